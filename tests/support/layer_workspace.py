@@ -23,7 +23,7 @@ from wap_kernel.providers.layers.launcher import (
     needs_user_namespace,
 )
 from wap_kernel.providers.layers.layer import Layer, LayerStore
-from wap_kernel.providers.layers.probe import find_layer_place
+from wap_kernel.providers.layers.probe import find_layer_folder
 from wap_kernel.providers.mounts import Guards
 from wap_kernel.providers.process.supervisor_handle import wait_for_exit
 
@@ -44,7 +44,7 @@ class LayerWorkspace:
         self.folder.mkdir(exist_ok=True, parents=True)
         self.state = state or folder / "state"
         self.state.mkdir(exist_ok=True, parents=True)
-        place = find_layer_place(str(self.folder), str(self.state))
+        place = find_layer_folder(str(self.folder), str(self.state))
         if place.folder is None:
             pytest.skip(place.detail)
         self.root = Root(str(self.folder), guard=Guard(), journal=Journal())

@@ -147,10 +147,12 @@ class _ChangeReader:
             lower, lower_path = None, join_path(pair.lower_path, name)
             redirect = self._read_attribute(descriptor, "redirect")
             is_opaque = self._read_attribute(descriptor, "opaque") == b"y"
-            if redirect is not None and not is_opaque:
-                lower_path = _resolve_redirect(redirect, pair.lower_path)
+            source = None if redirect is None or is_opaque else _resolve_redirect(redirect, pair.lower_path)
+            if source is not None and source != lower_path:
+                lower_path = source
                 lower = self._open_lower(lower_path)
                 if lower is not None:
+                    self._add_deleted(pair, name)  # the folder stands in its place
                     before = _folder_image(os.fstat(lower))
                     self._add(Change(path, ChangeKind.MOVED, before, _folder_image(new), lower_path))
             elif old is not None and stat.S_ISDIR(old.st_mode) and pair.lower is not None:
@@ -261,6 +263,9 @@ class _ChangeReader:
     def _open_lower(self, path: str) -> int | None:
         descriptor = os.dup(self._root)
         for name in path.split("/"):
+            if name in ("", "..", "."):  # the kernel never writes these
+                os.close(descriptor)
+                return None
             try:
                 below = os.open(name, _FOLDER, dir_fd=descriptor)
             except OSError:

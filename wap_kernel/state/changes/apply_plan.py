@@ -8,7 +8,7 @@ to one repository's `.git` is one group: its objects come first and its referenc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from wap_kernel.files.contained.renames import temporary_name
@@ -59,13 +59,14 @@ def plan_apply(changes: ChangeSet, refused: Collection[str], is_folder: IsFolder
 
     A folder that the command created and that is there by now is merged. `token` names a folder for crossing moves.
     """
-    left = [change for change in changes if not is_within(change.path, refused)]
+    above_refused = _list_parents(refused)
+    left, replaced = _take_replaced([change for change in changes if not is_within(change.path, refused)])
+    impossible = [path for path in replaced if path in above_refused]
+    left = [change for change in left if not is_within(change.path, impossible)]
     moved = {str(change.source) for change in left if change.kind is ChangeKind.MOVED}
     left.sort(key=lambda change: change.path.split("/"))
-    above_refused = _list_parents(refused)
     above_moved = _list_parents(change.path for change in left if change.kind is ChangeKind.MOVED)
     units: list[tuple[Change, list[Change], bool]] = []
-    impossible: list[str] = []
     whole: str | None = None
     for change in left:
         path, before, after = change.path, change.before, change.after
@@ -91,7 +92,26 @@ def plan_apply(changes: ChangeSet, refused: Collection[str], is_folder: IsFolder
         units.append((change, [], is_bare))
     joined = [ApplyUnit(change, tuple(covered), is_bare) for change, covered, is_bare in units]
     joined += [ApplyUnit(_make_mode(unit.change), is_helper=True) for unit in joined if _has_other_mode(unit.change)]
-    return ApplyPlan(tuple(_order(joined, is_folder, token)), tuple(impossible))
+    return ApplyPlan(tuple(_order(joined, replaced, is_folder, token)), tuple(impossible))
+
+
+def _take_replaced(changes: Sequence[Change]) -> tuple[list[Change], dict[str, ApplyUnit]]:
+    """Take out the deletions of what stood where a moved folder stands now; they come right before the move."""
+    moved = {change.path for change in changes if change.kind is ChangeKind.MOVED}
+    left: list[Change] = []
+    replaced: dict[str, ApplyUnit] = {}
+    top: str | None = None
+    for change in changes:
+        is_deletion = change.kind is ChangeKind.DELETED
+        if is_deletion and top is not None and change.path.startswith(f"{top}/"):
+            replaced[top] = replace(replaced[top], covered=(*replaced[top].covered, change))
+        elif is_deletion and change.path in moved:
+            top = change.path
+            replaced[top] = ApplyUnit(change)
+        else:
+            top = None
+            left.append(change)
+    return left, replaced
 
 
 def _has_other_mode(change: Change) -> bool:
@@ -111,23 +131,25 @@ def map_back(path: str, moves: Iterable[Change]) -> str:
     return f"{nearest.source}{path[len(nearest.path) :]}"
 
 
-def _order(units: list[ApplyUnit], is_folder: IsFolder, token: str) -> Iterator[ApplyUnit]:
+def _order(
+    units: list[ApplyUnit], replaced: Mapping[str, ApplyUnit], is_folder: IsFolder, token: str
+) -> Iterator[ApplyUnit]:
     moves = [unit for unit in units if unit.change.kind is ChangeKind.MOVED]
     rest = [unit for unit in units if unit.change.kind is not ChangeKind.MOVED]
-    taken = [unit for unit in moves if is_folder(unit.path)]
     sources = {str(unit.change.source) for unit in moves}
-    for unit in taken:
-        if unit.path not in sources:  # what was there before was deleted by the command
-            yield ApplyUnit(Change(unit.path, ChangeKind.DELETED, FileImage("folder")), is_helper=True)
+    is_crossing = len(moves) > 1 or any(is_folder(unit.path) for unit in moves)
     holding: list[ApplyUnit] = []
-    if taken or len(moves) > 1 or any(is_within(unit.path, sources) for unit in rest):
+    if is_crossing or any(is_within(unit.path, sources) for unit in rest):
         yield from _lift(moves, token)
         folder = temporary_name(token)
         moves = [
             replace(unit, change=replace(unit.change, source=f"{folder}/{number}")) for number, unit in enumerate(moves)
         ]
         holding = [ApplyUnit(Change(folder, ChangeKind.DELETED, FileImage("folder")), is_helper=True)]
-    yield from sorted([*rest, *moves], key=_rank)
+    for unit in sorted([*rest, *moves], key=_rank):
+        if unit.change.kind is ChangeKind.MOVED and unit.path in replaced:
+            yield replaced[unit.path]
+        yield unit
     yield from holding
 
 
