@@ -100,7 +100,7 @@ def plan_sweep(inventory: StateInventory, limits: RetentionLimits, now: float) -
         if name in runs or (name not in known and usage.changed_at < old)
     ]
     images = [
-        image for image in inventory.images if image.run in runs or (image.run not in known and image.changed_at < old)
+        image for image in inventory.images if image.run in runs or (image.run is None and image.changed_at < old)
     ]
     size = sum(inventory.outputs[name].size for name in outputs) + sum(image.size for image in images)
     return RetentionPlan(tuple(runs), tuple(outputs), tuple(images), size)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import secrets
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from wap_kernel.model.caller import Caller
+from wap_kernel.model.changes import FileImage
 from wap_kernel.model.operations import CreateDirectory
 from wap_kernel.model.timestamps import format_epoch
 from wap_kernel.state import schema
@@ -23,6 +25,7 @@ from wap_kernel.state.database import Database
 from wap_kernel.state.retention import sweeper
 from wap_kernel.state.retention.policy import (
     DAY,
+    ImageUsage,
     RetentionLimits,
     RetentionPlan,
     StateInventory,
@@ -31,7 +34,6 @@ from wap_kernel.state.retention.policy import (
     plan_sweep,
 )
 from wap_kernel.state.retention.sweeper import Sweeper, SweepResult
-from wap_kernel.state.undo.blob_store import BlobFile, BlobStore
 
 NOW = 1_800_000_000.0
 OLD = NOW - DAY
@@ -41,27 +43,30 @@ def ago(days: float, now: float = NOW) -> str:
     return format_epoch(now - days * DAY)
 
 
-def run(number: int, days: float | None, blobs: str = "", reverts: int | None = None) -> StoredRun:
+def run(number: int, days: float | None, reverts: int | None = None) -> StoredRun:
     """A run that ended so many days ago; None: it has not ended."""
     ended = None if days is None else ago(days)
-    return StoredRun(number, f"r{number}", ended, None if reverts is None else f"r{reverts}", frozenset(blobs))
+    return StoredRun(number, f"r{number}", ended, None if reverts is None else f"r{reverts}")
 
 
 def holdings(
-    *runs: StoredRun, outputs: dict[str, int] | None = None, blobs: dict[str, int] | None = None, at: float = OLD
+    *runs: StoredRun, outputs: dict[str, int] | None = None, images: dict[str, int] | None = None, at: float = OLD
 ) -> StateInventory:
     return StateInventory(
         runs,
         {name: StorageUsage(size, at) for name, size in (outputs or {}).items()},
-        [BlobFile(digest, digest, size, at) for digest, size in (blobs or {}).items()],
+        [ImageUsage(name, _owner(name), size, at) for name, size in (images or {}).items()],
     )
 
 
-def decide(
-    held: StateInventory, limits: RetentionLimits | None = None
-) -> tuple[list[str], list[str], list[str | None], int]:
+def _owner(name: str) -> str | None:
+    """Return the run that a before-image like `r1a` belongs to."""
+    return name[:2] if name.startswith("r") else None
+
+
+def decide(held: StateInventory, limits: RetentionLimits | None = None) -> tuple[list[str], list[str], list[str], int]:
     found: RetentionPlan = plan_sweep(held, limits or RetentionLimits(), NOW)
-    return list(found.runs), sorted(found.outputs), [blob.digest for blob in found.blobs], found.size
+    return list(found.runs), sorted(found.outputs), [image.name for image in found.images], found.size
 
 
 def test_nothing_of_nothing() -> None:
@@ -69,12 +74,13 @@ def test_nothing_of_nothing() -> None:
 
 
 def test_runs_go_after_thirty_days_with_what_only_they_need() -> None:
-    held = holdings(*(run(1, 31, "ab"), run(2, 29, "b")), outputs={"r1": 10, "r2": 20}, blobs={"a": 1, "b": 2, "c": 4})
-    assert decide(held) == (["r1"], ["r1"], ["a", "c"], 15)
+    images = {"r1a": 1, "r1b": 2, "r2b": 2, "c": 4}
+    held = holdings(*(run(1, 31), run(2, 29)), outputs={"r1": 10, "r2": 20}, images=images)
+    assert decide(held) == (["r1"], ["r1"], ["r1a", "r1b", "c"], 17)
 
 
 def test_a_run_that_runs_or_waits_stays_and_so_does_what_it_undoes() -> None:
-    held = holdings(run(1, 99, "a"), run(2, 99), run(3, None, reverts=1), blobs={"a": 1}, outputs={"r3": 5})
+    held = holdings(run(1, 99), run(2, 99), run(3, None, reverts=1), images={"r1a": 1}, outputs={"r3": 5})
     assert decide(held, RetentionLimits(size=0)) == (["r2"], [], [], 0)
 
 
@@ -87,20 +93,20 @@ def test_rows_count_too() -> None:
 
 def test_the_oldest_go_first_when_it_is_too_much_and_only_as_many_as_needed() -> None:
     held = holdings(
-        *(run(4, 1, "d"), run(2, 3, "bc"), run(1, 4), run(3, 2, "c")),
+        *(run(4, 1), run(2, 3), run(1, 4), run(3, 2)),
         outputs={"r2": 10, "r3": 10, "r4": 10},
-        blobs={"b": 100, "c": 100, "d": 100},
+        images={"r2b": 100, "r3c": 100, "r4d": 100},
     )
     assert decide(held, RetentionLimits(size=330))[0] == []
-    assert decide(held, RetentionLimits(size=329)) == (["r2"], ["r2"], ["b"], 110)  # r1 has nothing to give
-    assert decide(held, RetentionLimits(size=219)) == (["r2", "r3"], ["r2", "r3"], ["b", "c"], 220)
+    assert decide(held, RetentionLimits(size=329)) == (["r2"], ["r2"], ["r2b"], 110)  # r1 has nothing to give
+    assert decide(held, RetentionLimits(size=219)) == (["r2", "r3"], ["r2", "r3"], ["r2b", "r3c"], 220)
     assert decide(held, RetentionLimits(size=0))[0] == ["r2", "r3", "r4"]
 
 
 def test_what_nothing_refers_to_stays_while_somebody_may_be_about_to() -> None:
-    young = holdings(outputs={"unknown": 5}, blobs={"a": 1}, at=NOW - 3600)
+    young = holdings(outputs={"unknown": 5}, images={"a": 1}, at=NOW - 3600)
     assert decide(young) == ([], [], [], 0)
-    old = holdings(outputs={"unknown": 5}, blobs={"a": 1}, at=NOW - 3 * 3600)
+    old = holdings(outputs={"unknown": 5}, images={"a": 1}, at=NOW - 3 * 3600)
     assert decide(old) == ([], ["unknown"], ["a"], 6)
 
 
@@ -117,7 +123,7 @@ class State:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.connection = schema.connect(str(folder))
-        self.blobs = BlobStore(str(folder))
+        (folder / "images").mkdir()
         self.now = time.time()
 
     def run(self, name: str, days: float, status: str = "completed", reverts: str | None = None) -> None:
@@ -128,7 +134,9 @@ class State:
             (name, status, reverts, at, None if status in ("running", "awaiting_approval") else at),
         )
         self.connection.execute("INSERT INTO run_log (run, kind, body) VALUES (?, 'event', '{}')", (name,))
-        self.connection.execute("INSERT INTO notes VALUES (?, 0, '{}')", (name,))
+        self.connection.execute(
+            "INSERT INTO applies (run, position, is_atomic, first, last) VALUES (?, 0, 0, 0, 0)", (name,)
+        )
         self.connection.execute("INSERT INTO positions VALUES (?, 0)", (name,))
         self.connection.execute("INSERT INTO problems VALUES (?, 1)", (name,))
         self.connection.execute(
@@ -137,17 +145,27 @@ class State:
             (f"approval of {name}", name),
         )
 
-    def change(self, name: str, content: bytes, *, hours: float = 24) -> str:
-        digest, size = self.blobs.put(content)
-        before = json.dumps({"kind": "file", "digest": digest, "size": size})
+    def change(self, name: str, content: bytes) -> Path:
+        """Store a change of a run with its before-image."""
+        token = secrets.token_hex(12)
+        before = FileImage("file", 0o644, len(content), stamp=f"1:{len(content)}:2", stored=token)
         self.connection.execute(
-            "INSERT INTO changes (run, position, path, before) VALUES (?, 0, 'f', ?)", (name, before)
+            "INSERT INTO change_log (run, position, path, kind, before, after, token, is_done)"
+            " VALUES (?, 0, 'f', 'changed', ?, '{}', ?, 1)",
+            (name, before.dump(), token),
         )
-        self.age(self.path(digest), hours)
-        return digest
+        self.connection.execute(
+            "INSERT INTO images (name, stamp, run, size) VALUES (?, ?, ?, ?)", (token, before.stamp, name, len(content))
+        )
+        return self.image(token, content)
 
-    def path(self, digest: str) -> Path:
-        return self.folder / "blobs" / digest[:2] / digest[2:]
+    def image(self, name: str, content: bytes) -> Path:
+        path = self.folder / "images" / name
+        path.write_bytes(content)
+        return path
+
+    def contents(self) -> set[bytes]:
+        return {path.read_bytes() for path in (self.folder / "images").iterdir()}
 
     def output(self, name: str, content: bytes, *, hours: float = 24) -> Path:
         folder = self.folder / "outputs" / name
@@ -189,14 +207,13 @@ def state(tmp_path: Path) -> Iterator[State]:
     made.connection.close()
 
 
-TABLES = ("runs", "positions", "problems", "run_log", "approvals", "changes", "notes")
+TABLES = ("runs", "positions", "problems", "run_log", "approvals", "change_log", "images", "applies")
 
 
 def filled(state: State) -> None:
     for name, days in (("old", 40), ("young", 2)):
         state.run(name, days)
         state.change(name, name.encode())
-        state.change(name, b"shared")
         state.output(name, b"x" * 100)
     state.run("waits", 99, "awaiting_approval")
     state.change("waits", b"wanted")
@@ -209,7 +226,7 @@ def filled(state: State) -> None:
 
 def test_a_sweep_takes_what_is_old_and_says_what_it_freed(state: State) -> None:
     filled(state)
-    expected = SweepResult(runs=1, outputs=1, blobs=1, tokens=2, audit_records=2, size=103)
+    expected = SweepResult(runs=1, outputs=1, images=1, tokens=2, audit_records=2, size=103)
     assert state.sweeper().preview() == expected
     assert state.sweeper().preview() == expected  # nothing was touched
     freed = state.sweeper().sweep()
@@ -219,7 +236,7 @@ def test_a_sweep_takes_what_is_old_and_says_what_it_freed(state: State) -> None:
         name = "id" if table == "runs" else "run"
         assert set(state.column(f"SELECT {name} FROM {table}")) == {"young", "waits"}
     assert os.listdir(state.folder / "outputs") == ["young"]
-    assert {state.blobs.read(str(blob.digest)) for blob in state.blobs.all()} == {b"young", b"shared", b"wanted"}
+    assert state.contents() == {b"young", b"wanted"}
     assert state.column("SELECT id FROM tokens ORDER BY id") == ["good", "just expired"]
     assert state.column("SELECT token FROM bytes_written ORDER BY token") == ["good", "just expired"]
     assert state.sweeper().sweep() == SweepResult()
@@ -293,18 +310,21 @@ def test_what_the_audit_has_too_much_or_too_old_goes_whichever_is_more(state: St
 
 def test_what_a_sweep_that_was_killed_left_is_found_by_the_next(state: State) -> None:
     state.output("gone", b"12345")
-    state.age(state.path(state.blobs.put(b"unnamed").digest), 24)
-    left = state.folder / "blobs" / "tmp-0123"
-    left.write_bytes(b"half a")
-    state.age(left, 24)
-    assert state.sweeper().sweep() == SweepResult(outputs=1, blobs=2, size=5 + 7 + 6)
-    assert not left.exists()
+    state.image("unnamed", b"unnamed")
+    folder = state.folder / "images" / "0123.part"
+    (folder / "sealed").mkdir(parents=True)
+    (folder / "sealed/f").write_bytes(b"half a")
+    (folder / "sealed").chmod(0o500)
+    assert state.sweeper().sweep() == SweepResult(outputs=1, size=5)
+    later = time.time() + 3 * 3600
+    assert state.sweeper(now=later).sweep() == SweepResult(images=2, size=7 + 6)
+    assert state.contents() == set()
 
 
 def test_a_run_that_came_back_to_life_after_the_plan_keeps_everything(state: State) -> None:
     """A revert of it is begun by a server in the meantime."""
     state.run("old", 40)
-    digest = state.change("old", b"before")
+    image = state.change("old", b"before")
     folder = state.output("old", b"out")
 
     def begin(what: str, done: int, total: int) -> None:
@@ -313,20 +333,20 @@ def test_a_run_that_came_back_to_life_after_the_plan_keeps_everything(state: Sta
 
     assert state.sweeper(progress=begin).sweep() == SweepResult()
     assert state.column("SELECT id FROM runs ORDER BY number") == ["old", "revert"]
-    assert state.path(digest).exists()
+    assert image.exists()
     assert folder.exists()
 
 
-def test_a_before_image_that_somebody_takes_up_again_after_the_plan_stays(state: State) -> None:
-    kept = state.blobs.put(b"wanted again")
-    state.age(state.path(kept.digest), 24)
+def test_a_before_image_that_a_run_stores_after_the_plan_stays(state: State) -> None:
+    state.image("wanted", b"wanted again")
 
-    def touch(what: str, done: int, total: int) -> None:
+    def refer(what: str, done: int, total: int) -> None:
         if what == "before-images":
-            assert state.blobs.mark_used(*kept)
+            state.connection.execute("INSERT INTO images (name, run, size) VALUES ('wanted', 'new', 12)")
 
-    assert state.sweeper(progress=touch).sweep() == SweepResult()
-    assert state.blobs.read(kept.digest) == b"wanted again"
+    later = time.time() + 3 * 3600
+    assert state.sweeper(now=later, progress=refer).sweep() == SweepResult()
+    assert state.contents() == {b"wanted again"}
 
 
 def test_too_much_takes_the_oldest_that_has_ended(state: State) -> None:
@@ -336,7 +356,7 @@ def test_too_much_takes_the_oldest_that_has_ended(state: State) -> None:
     state.output("second", b"b" * 1000)
     state.run("runs", 9, "running")
     state.output("runs", b"c" * 1000)
-    assert state.sweeper(RetentionLimits(size=2100)).sweep() == SweepResult(runs=1, blobs=1, size=1000)
+    assert state.sweeper(RetentionLimits(size=2100)).sweep() == SweepResult(runs=1, images=1, size=1000)
     assert state.sweeper(RetentionLimits(size=500)).sweep() == SweepResult(runs=1, outputs=1, size=1000)
     assert state.sweeper(RetentionLimits(size=500)).sweep() == SweepResult()
 
