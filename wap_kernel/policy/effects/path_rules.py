@@ -30,6 +30,8 @@ def refuse_paths(
             refused[change.path] = RefusedChange(change.path, SPECIAL, reason)
         elif change.source is not None and (refusal := _check_move(change, guard, facts)) is not None:
             refused[change.path] = _name(change, refusal)
+        elif change.after.kind == "link" and (refusal := _check_link(change, guard)) is not None:
+            refused[change.path] = _name(change, refusal)
     refused.update(_refuse_in_git(changes, guard, git))
     for folder, entries in group_by_folder(change for change in changes if change.path not in git).items():
         if check_path(guard, folder, is_folder=True) is None:
@@ -85,6 +87,15 @@ def _check_move(change: Change, guard: PolicyGuard, facts: EffectFacts) -> PathC
             for below in facts.list_below(source):
                 guard.check(join_path(source, below), Access.WRITE)
                 guard.check(join_path(path, below), Access.WRITE)
+    except PathClosed as refusal:
+        return refusal
+    return None
+
+
+def _check_link(change: Change, guard: PolicyGuard) -> PathClosed | None:
+    """Return the error of a link above a protected path: `.config -> mine` makes `mine/git` the person's settings."""
+    try:
+        guard.check_tree(change.path)
     except PathClosed as refusal:
         return refusal
     return None

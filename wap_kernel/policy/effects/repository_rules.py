@@ -30,6 +30,9 @@ _ESSENTIAL = frozenset((name,) for name in ESSENTIAL)
 _OBEYED = frozenset(tuple(entry.split("/")) for entry in OBEYED)
 _RUNS_PROGRAMS = re.compile(rb"^\s*(?:exec|x)\s", re.MULTILINE)
 """Lines of a rebase's list that run a program when the person continues the rebase."""
+_STRATEGIES = frozenset(("rebase-merge/strategy", "rebase-apply/strategy", "sequencer/opts"))
+"""Files that name the strategy of a merge. Git takes `../x` for the program `git-merge-../x` of the present folder."""
+_PROGRAM_PATH = re.compile(rb"[/\\]")
 
 
 @dataclass
@@ -105,6 +108,10 @@ def _find_reasons(
         content = facts.read(change.path)
         if content is None or _RUNS_PROGRAMS.search(content):
             yield "The list of the rebase runs programs"
+    if "/".join(names) in _STRATEGIES and change.after.kind == "file":
+        content = facts.read(change.path)
+        if content is None or _PROGRAM_PATH.search(content):
+            yield "The strategy of the merge is a program"
     if _makes_repository(folder, rest) and any(
         repositories.was_there(join_git(folder.path, entry)) for entry in OBEYED
     ):

@@ -73,6 +73,11 @@ REFUSED: list[tuple[str, tuple[Policy, ...], list[Change], dict[str, str]]] = [
     ("a replaced link to a folder", (), [changed(".ssh", "link", "folder"), created(".ssh/authorized_keys")],
      {".ssh": "protected", ".ssh/authorized_keys": "protected"}),
     ("a folder that holds protected paths is moved there", (), [moved("stage", ".config")], {".config": "protected"}),
+    ("a link above a protected path", (), [created("mine/git/config"), created(".config", "link")],
+     {".config": "protected"}),
+    ("a folder above a protected path that becomes a link", (), [changed(".config", "folder", "link"),
+                                                                 deleted(".config/other")],
+     {".config": "protected"}),
 ]  # fmt: skip
 
 
