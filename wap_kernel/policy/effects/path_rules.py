@@ -28,9 +28,7 @@ def refuse_paths(
         if change.after.kind == "special":
             reason = f"{render_path(change.path)} is a device, a pipe or a socket"
             refused[change.path] = RefusedChange(change.path, SPECIAL, reason)
-        elif change.source is not None and (refusal := _check_move(change, guard, facts)) is not None:
-            refused[change.path] = _name(change, refusal)
-        elif change.after.kind == "link" and (refusal := _check_link(change, guard)) is not None:
+        elif (refusal := _check_tree(change, guard, facts)) is not None:
             refused[change.path] = _name(change, refusal)
     refused.update(_refuse_in_git(changes, guard, git))
     for folder, entries in group_by_folder(change for change in changes if change.path not in git).items():
@@ -76,10 +74,17 @@ def _refuse_in_git(
             yield change.path, _name(change, closed[git[change.path].top])
 
 
-def _check_move(change: Change, guard: PolicyGuard, facts: EffectFacts) -> PathClosed | None:
-    """Return the error of a move: the folder is judged where it was and where it is, with what lies in it."""
-    source, path = str(change.source), change.path
+def _check_tree(change: Change, guard: PolicyGuard, facts: EffectFacts) -> PathClosed | None:
+    """Return the error of a change that brings a whole tree to a path: a moved folder, or what a link leads to.
+
+    A moved folder is judged where it was and where it is. `.config -> mine` makes `mine/git` the person's settings.
+    """
+    source, path = change.source, change.path
     try:
+        if change.after.kind == "link":
+            guard.check_tree(path)
+        if source is None:
+            return None
         guard.check(source, Access.WRITE, folder=True)
         guard.check_tree(source)
         guard.check_tree(path)
@@ -87,15 +92,6 @@ def _check_move(change: Change, guard: PolicyGuard, facts: EffectFacts) -> PathC
             for below in facts.list_below(source):
                 guard.check(join_path(source, below), Access.WRITE)
                 guard.check(join_path(path, below), Access.WRITE)
-    except PathClosed as refusal:
-        return refusal
-    return None
-
-
-def _check_link(change: Change, guard: PolicyGuard) -> PathClosed | None:
-    """Return the error of a link above a protected path: `.config -> mine` makes `mine/git` the person's settings."""
-    try:
-        guard.check_tree(change.path)
     except PathClosed as refusal:
         return refusal
     return None
