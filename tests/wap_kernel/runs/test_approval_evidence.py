@@ -266,8 +266,12 @@ def test_a_revert_is_a_write_that_is_asked_about_and_shown(scene: Scene) -> None
         assert "diff" not in told["pendingApproval"] and "-made" not in str(told), "it could not read it unasked"
         for said in ("data/x.txt (as it was)", "made.txt (removed)", run_id):
             assert said in pending["note"]
+        late = scene.root / "late.txt"
+        as_it_was = late.stat().st_mtime_ns
         for content in ("changed since", "new"):
-            (scene.root / "late.txt").write_text(content)
+            late.write_text(content)
+            if content == "new":  # as if nobody had changed it
+                os.utime(late, ns=(as_it_was, as_it_was))
             with pytest.raises(Conflict, match=f"Changed since it was shown: what {run_id} changed"):
                 await scene.decide(reverting.id, True, operation_id="revert")
             asked = await scene.message(await scene.runner.get(reverting.id, PERSON))
@@ -278,7 +282,6 @@ def test_a_revert_is_a_write_that_is_asked_about_and_shown(scene: Scene) -> None
             assert refused == (content == "changed since")
         with pytest.raises(PermissionDenied, match="person"):
             await scene.decide(reverting.id, True, caller=agent, operation_id="revert")
-        os.utime(scene.root / "made.txt", (1, 1))  # it holds what it held
         assert scene.tree() == there
         assert (await scene.decide(reverting.id, True, operation_id="revert"))["status"] == "completed"
         assert scene.tree() == {"data": None, "data/x.txt": "x"}

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.run_workspace import DELETE, PERSON, Scene, create, play, types
+from tests.support.run_workspace import DELETE, PERSON, WAIT, Scene, create, play, types
 from wap_kernel.model.errors import Conflict
 from wap_kernel.model.run import RunStatus
+from wap_kernel.policy import presets
 from wap_kernel.state.audit.query import AuditQuery
 
 # -- cancelling
@@ -72,6 +73,7 @@ def test_what_has_ended_cannot_be_cancelled(scene: Scene) -> None:
 )
 def test_the_first_failure_of_an_atomic_run_undoes_everything(scene: Scene, failing: dict[str, Any]) -> None:
     before = scene.tree()
+    scene.options["provider"] = "bubblewrap"
 
     async def scenario(scene: Scene) -> None:
         edit = {"type": "editFile", "path": "data/x.txt", "edits": [{"oldContent": "x", "newContent": "y"}]}
@@ -86,9 +88,34 @@ def test_the_first_failure_of_an_atomic_run_undoes_everything(scene: Scene, fail
     play(scene, scenario)
 
 
-def test_what_somebody_else_changed_is_left_alone_and_named(scene: Scene) -> None:
+@pytest.mark.parametrize("failing", [create("data/x.txt"), {"type": "readFile", "path": "missing"}])
+def test_without_layers_the_first_failure_takes_the_log_back(scene: Scene, failing: dict[str, Any]) -> None:
+    before = scene.tree()
+
     async def scenario(scene: Scene) -> None:
-        message = await scene.run(create("a"), create("b"), DELETE, atomic=True)
+        edit = {"type": "editFile", "path": "data/x.txt", "edits": [{"oldContent": "x", "newContent": "y"}]}
+        delete = {"type": "deleteFile", "path": "data/x.txt"}
+        message = await scene.run(create("a"), edit, create("new/deep/b"), delete, failing, atomic=True)
+        if failing["type"] == "createFile":  # it is free by then
+            assert message["status"] == "completed"
+            await scene.runner.wait((await scene.runner.revert(message["runId"], PERSON)).id, WAIT)
+        else:
+            assert message["events"][-1]["message"] == "An operation failed, so everything was undone."
+        assert scene.tree() == before
+
+    play(scene, scenario)
+
+
+ASKED_FILE = create(".vscode/tasks.json", id="delete")
+"""A file operation that a person is asked about."""
+
+
+def test_without_layers_what_somebody_else_changed_is_left_alone_and_named(scene: Scene) -> None:
+    scene.options["policy"] = presets.load_preset("standard")
+
+    async def scenario(scene: Scene) -> None:
+        message = await scene.run(create("a"), create("b"), ASKED_FILE, atomic=True)
+        assert (scene.root / "a").exists()
         (scene.root / "a").write_text("mine now")
         message = await scene.decide(message["runId"], False)
         assert message["status"] == "error"
@@ -98,9 +125,13 @@ def test_what_somebody_else_changed_is_left_alone_and_named(scene: Scene) -> Non
     play(scene, scenario)
 
 
-def test_cancelling_an_atomic_run_undoes_it(scene: Scene) -> None:
+@pytest.mark.parametrize("provider", ["local", "bubblewrap"])
+def test_cancelling_an_atomic_run_undoes_it(scene: Scene, provider: str) -> None:
+    scene.options |= {"policy": presets.load_preset("standard"), "provider": provider}
+
     async def scenario(scene: Scene) -> None:
-        message = await scene.run(create("a"), DELETE, atomic=True)
+        message = await scene.run(create("a"), ASKED_FILE, atomic=True)
+        assert message["status"] == "awaiting_approval"
         message = await scene.message(await scene.runner.cancel(message["runId"], PERSON))
         assert message["status"] == "cancelled"
         assert scene.tree() == {"data": None, "data/x.txt": "x"}
@@ -168,13 +199,14 @@ def test_a_run_that_the_server_stops_in_says_so(scene: Scene) -> None:
 def test_a_list_tells_which_runs_had_problems(scene: Scene) -> None:
     missing, failing = {"type": "readFile", "path": "missing"}, {"type": "shell", "command": "exit 3"}
     denied = create(".git/config")
+    scene.options["provider"] = "bubblewrap"
 
     async def scenario(scene: Scene) -> None:
         counted = {
             (await scene.run(create("a"), {"type": "message", "content": "hello"}))["runId"]: 0,
             (await scene.run(missing, create("b"), failing, denied, missing))["runId"]: 4,
             (await scene.run(missing, create("c"), atomic=True))["runId"]: 2,
-            (await scene.run(failing, missing, dryRun=True))["runId"]: 1,
+            (await scene.run(failing, missing, dryRun=True))["runId"]: 2,
         }
         waiting = await scene.run(missing, DELETE, missing)
         counted[waiting["runId"]] = 1

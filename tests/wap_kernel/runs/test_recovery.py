@@ -185,6 +185,8 @@ def test_looking_after_runs_survives_anything(scene: Scene, monkeypatch: pytest.
 
 
 def test_questions_expire_by_themselves(scene: Scene) -> None:
+    scene.options["provider"] = "bubblewrap"
+
     async def scenario(scene: Scene) -> None:
         message = await scene.run(create("a"), DELETE, atomic=True)
         run = await eventually(lambda: scene.runner.wait(message["runId"], 0), lambda run: run.status.is_final)
@@ -196,6 +198,7 @@ def test_questions_expire_by_themselves(scene: Scene) -> None:
 
 def test_an_atomic_run_is_undone_when_the_server_stops(scene: Scene) -> None:
     before = scene.tree()
+    scene.options["provider"] = "bubblewrap"
 
     async def scenario() -> None:
         async with scene.opened():
@@ -285,6 +288,7 @@ def test_what_a_token_began_ends_with_the_token(scene: Scene) -> None:
 
 def test_changes_of_status_are_announced(scene: Scene) -> None:
     told: list[str] = []
+    scene.options["provider"] = "bubblewrap"
 
     async def scenario(scene: Scene) -> None:
         message = await scene.run(create("a"), DELETE, atomic=True)
