@@ -38,7 +38,8 @@ async def test_one_record_per_operation_newest_first(fetch: Any, call: Any, exte
     assert written["at"].endswith("Z")
     assert written["durationMs"] >= 0
     assert written["dialect"] == "wap"
-    assert set(written) == set("id at dialect tool operation workspaceId user outcome durationMs summary".split())
+    fields = "id at dialect tool operation workspaceId user outcome durationMs summary runId operationId"
+    assert set(written) == set(fields.split())
     assert "SECRET" not in str(answer.body)
 
 

@@ -120,7 +120,7 @@ async def test_all_or_nothing(fetch: Any, jp_root_dir: Any) -> None:
 
 
 async def test_a_dry_run_changes_nothing(fetch: Any, jp_root_dir: Any) -> None:
-    answer = await start(fetch, create("a"), read("a"), shell("touch b"), dryRun=True)
+    answer = await start(fetch, create("a"), read("a"), dryRun=True)
     assert (answer.status, answer.body["status"], answer.body["dryRun"]) == (201, "completed", True)
     assert answer.body["events"][1]["content"] == "x"
     assert list(jp_root_dir.iterdir()) == []
