@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from tests.support.run_workspace import ASKING, PERSON, Scene, create, play
-from wap_kernel.files.contained import atomic_write
 from wap_kernel.files.contained.linkless import LinklessFiles
+from wap_kernel.files.contained.renames import is_temporary
 from wap_kernel.model.policy import Policy
 from wap_kernel.policy.parse import merge_policy
 from wap_kernel.runs.step_execution import MAX_BULK_FILES
@@ -103,16 +103,16 @@ def test_the_intents_are_stored_before_anything_is_made(tmp_path: Path) -> None:
 def test_a_cancel_among_them_leaves_out_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene(tmp_path / "ws", tmp_path / "state", policy=PLAIN)
     scene.root.mkdir()
-    before = LinklessFiles.create
+    before = LinklessFiles.stage
 
     async def scenario(scene: Scene) -> None:
-        def and_cancel(direct: LinklessFiles, path: str, data: bytes, pending_sync: atomic_write.PendingSync) -> Any:
+        def and_cancel(direct: LinklessFiles, path: str, data: bytes) -> Any:
             if path == "new-4":
                 (execution, _), *_ = scene.runner._executions.values()
                 execution.cancel.request()
-            return before(direct, path, data, pending_sync)
+            return before(direct, path, data)
 
-        monkeypatch.setattr(LinklessFiles, "create", and_cancel)
+        monkeypatch.setattr(LinklessFiles, "stage", and_cancel)
         message = await scene.run(*(create(f"new-{number}") for number in range(MANY)))
         assert message["status"] == "cancelled"
         assert [event["path"] for event in message["events"]] == [f"new-{number}" for number in range(5)]
@@ -184,7 +184,8 @@ def test_after_a_kill_among_them_all_that_were_under_way_are_named(tmp_path: Pat
     command = [sys.executable, "-c", DYING, str(scene.root), str(scene.state), str(last)]
     died = subprocess.run(command, cwd=Path(__file__).parents[3], capture_output=True, timeout=60, check=False)
     assert died.returncode == -9, died.stderr.decode()
-    assert scene.tree() == {f"new-{number}": f"{number}" * 1000 for number in range(last)}
+    found = {path: content for path, content in scene.tree().items() if not is_temporary(path)}
+    assert found == {f"new-{number}": f"{number}" * 1000 for number in range(last)}
     done = MAX_BULK_FILES
 
     async def scenario(scene: Scene) -> None:
@@ -209,14 +210,14 @@ def test_after_a_kill_among_them_all_that_were_under_way_are_named(tmp_path: Pat
 def test_all_or_nothing_is_never_several_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene(tmp_path / "ws", tmp_path / "state", policy=PLAIN)
     scene.root.mkdir()
-    before = LinklessFiles.create
+    before = LinklessFiles.stage
 
-    def but_one(direct: LinklessFiles, path: str, data: bytes, pending_sync: atomic_write.PendingSync) -> Any:
+    def but_one(direct: LinklessFiles, path: str, data: bytes) -> Any:
         if path == "new-3":
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return before(direct, path, data, pending_sync)
+        return before(direct, path, data)
 
-    monkeypatch.setattr(LinklessFiles, "create", but_one)
+    monkeypatch.setattr(LinklessFiles, "stage", but_one)
 
     async def scenario(scene: Scene) -> None:
         message = await scene.run(*(create(f"new-{number}") for number in range(8)), atomic=True)

@@ -158,10 +158,10 @@ def test_sigkill_at_random_moments_leaves_every_file_old_or_new(tmp_path: Path, 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 256 KiB."""
+    """A file system of 512 KiB."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=256k,mode=0777", "tmpfs", str(disk)]
+    command = ["mount", "-t", "tmpfs", "-o", "size=512k,mode=0777", "tmpfs", str(disk)]
     try:
         subprocess.run(command, check=True, capture_output=True)
     except (subprocess.CalledProcessError, FileNotFoundError):
@@ -170,7 +170,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
-BIG = "x" * 300 * 1024
+BIG = "x" * 600 * 1024
 
 
 @pytest.mark.parametrize(
