@@ -322,6 +322,7 @@ class LayeredCommands:
             refused=judgement.refused_paths,
             rewritten=judgement.rewritten,
             overwrite=overwrite,
+            allows_loss=True,  # policy allows it, or a person was asked about it (effects.unkept)
         )
 
     @contextmanager

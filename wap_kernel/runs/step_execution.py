@@ -211,9 +211,9 @@ class StepExecution:
         events = self._services.events
         verdict = workspace.judge.check(operation, caller)
         simulation: dict[str, Any] = {"simulated": True, "verdict": verdict.kind.value, "rule": verdict.rule}
-        needs_network = isinstance(operation, RunCommand) and verdict.kind is VerdictKind.ASK and verdict.network
-        if needs_network or (operation.effect is Effect.READ and verdict.kind is VerdictKind.ASK):
-            # The dry run would really read the file, or reach the network, so a person would have to approve that.
+        is_real = operation.effect is Effect.READ or (isinstance(operation, RunCommand) and not verdict.previewable)
+        if verdict.kind is VerdictKind.ASK and is_real:
+            # The dry run would really read the file, or run what may not run unasked even on a layer.
             event = events.write_approval(step.id, operation, verdict.reason, {"rule": verdict.rule})
             return StepOutcome({**event, "simulated": False, "verdict": verdict.kind.value})
         layer = None if self._batch is None else self._batch.open()
@@ -223,7 +223,7 @@ class StepExecution:
         diff = preview_difference(files.guarded_by(workspace.judge.bind(caller).guard), operation) if may_show else {}
         diff = redact_value(diff, workspace.redactor.mask_known)
         options = ExecutionOptions(
-            approved=operation.effect is not Effect.READ, overlay=None if layer else self._overlay, layer=layer
+            approved=operation.effect is Effect.WRITE, overlay=None if layer else self._overlay, layer=layer
         )
         context = self._context(step, position, dry_run=True)
         try:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
+import tempfile
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
-from tests.support.run_workspace import DELETE, PERSON, WAIT, Scene, create, play, types, until
+from tests.support.run_workspace import DELETE, PERSON, WAIT, Scene, create, play, types
 from wap_kernel.dialects.agent_spaces import operations as agent_spaces
 from wap_kernel.dialects.coding_environment import tool_call as coding_call
 from wap_kernel.dialects.tool_interface import tool_call as interface_call
@@ -17,38 +20,57 @@ from wap_kernel.files import filesystem_type
 from wap_kernel.model.errors import Conflict, InvalidArgument, PermissionDenied
 from wap_kernel.model.run import RunStatus
 from wap_kernel.policy import presets
-from wap_kernel.policy.parse import merge_policy
 from wap_kernel.runs.runner import Runner
 from wap_kernel.state.audit.query import AuditQuery
-from wap_kernel.state.undo.change_recorder import SnapshotLimits
+from wap_kernel.state.changes.image_store import MAX_FILE_BYTES
 
 # -- dry runs
 
 
-def test_a_dry_run_shows_what_would_happen_and_changes_nothing(scene: Scene) -> None:
+@pytest.mark.parametrize("provider", ["local", "bubblewrap"])
+def test_a_dry_run_shows_what_would_happen_and_changes_nothing(scene: Scene, provider: str) -> None:
     before = scene.tree()
+    scene.options["provider"] = provider
+    has_layers = provider == "bubblewrap"
 
     async def scenario(scene: Scene) -> None:
         edit = {"type": "editFile", "path": "a", "edits": [{"oldContent": "new", "newContent": "newer"}]}
         sudo = {"type": "shell", "command": "sudo id"}
         read = {"type": "readFile", "path": "a"}
-        message = await scene.run(create("a"), edit, read, DELETE, sudo, create("a"), dryRun=True)
+        commands = (DELETE, sudo) if has_layers else ()
+        message = await scene.run(create("a"), edit, read, create("a"), *commands, dryRun=True)
         assert (message["status"], message["dryRun"]) == ("completed", True)
-        created, edited, found, deleted, denied, exists = message["events"]
+        created, edited, found, exists, *ran = message["events"]
         assert (created["success"], created["simulated"], created["verdict"]) == (True, True, "allow")
         assert "+new" in created["diff"]
         assert "+newer" in edited["diff"]
         assert found["content"] == "newer"
-        assert (deleted["success"], deleted["simulated"], deleted["verdict"]) == (False, False, "ask")
-        assert (denied["type"], denied["simulated"], denied["verdict"]) == ("policyDenied", True, "deny")
         assert (exists["error"], exists["simulated"], exists["verdict"]) == ("File already exists", True, "allow")
-        assert denied["rule"] and exists["rule"]
+        assert exists["rule"]
+        if has_layers:
+            deleted, denied = ran
+            assert (deleted["exitCode"], deleted["simulated"], deleted["verdict"]) == (0, True, "ask")
+            assert (denied["type"], denied["simulated"], denied["verdict"]) == ("policyDenied", True, "deny")
+            assert denied["rule"]
         with pytest.raises(InvalidArgument):
             await scene.runner.revert(message["runId"], PERSON)
         assert (await scene.runner.changes(message["runId"], PERSON))["changes"] == []
 
     play(scene, scenario)
     assert scene.tree() == before
+
+
+def test_a_dry_run_runs_nothing_that_is_asked_about_before_it_runs(scene: Scene) -> None:
+    scene.options = {"policy": presets.load_preset("standard"), "provider": "bubblewrap"}
+
+    async def scenario(scene: Scene) -> None:
+        networked = {"type": "shell", "command": "echo ran > ran; pip install numpy"}
+        read = {"type": "readFile", "path": "ran"}
+        asked, missing = (await scene.run(networked, read, dryRun=True))["events"]
+        assert (asked["type"], asked["simulated"], asked["verdict"]) == ("approvalRequired", False, "ask")
+        assert missing["success"] is False
+
+    play(scene, scenario)
 
 
 def test_what_is_not_let_in_is_simulated_too(scene: Scene) -> None:
@@ -87,6 +109,7 @@ def test_an_atomic_dry_run_that_fails_undid_nothing(scene: Scene) -> None:
 
 def test_a_revert_is_a_run_that_can_be_reverted(scene: Scene) -> None:
     before = scene.tree()
+    scene.options["provider"] = "bubblewrap"
 
     async def scenario(scene: Scene) -> None:
         message = await scene.run(create("a"), DELETE)
@@ -108,37 +131,32 @@ def test_a_revert_is_a_run_that_can_be_reverted(scene: Scene) -> None:
     play(scene, scenario)
 
 
-def test_what_cannot_be_undone_is_named_to_who_approves_at_any_size(scene: Scene) -> None:
-    scene.options = {"policy": merge_policy(presets.load_preset("standard"), {"filesystem": {"deniedPaths": ["shut"]}})}
-    scene.root.joinpath("data/big").write_bytes(b"\0" * (SnapshotLimits().per_file + 1))
-    scene.root.joinpath("data/big.key").write_bytes(b"\0" * (SnapshotLimits().per_file + 1))
-    for folder in (".git", "sub/.git", "shut/.git", "data/node_modules"):
-        scene.root.joinpath(folder).mkdir(parents=True)
+def test_what_cannot_be_undone_is_asked_about_and_lost_only_with_a_yes(scene: Scene) -> None:
+    """The store is on another filesystem, so that it takes copies, and no large ones."""
+    elsewhere = Path(tempfile.mkdtemp(prefix="wap-undo-", dir="/dev/shm"))
+    scene.state = elsewhere
+    scene.options = {"policy": presets.load_preset("standard"), "provider": "bubblewrap"}
+    scene.root.joinpath("big").write_bytes(b"\0" * (MAX_FILE_BYTES + 1))
 
     async def scenario(scene: Scene) -> None:
-        asked = await scene.run(DELETE)
-        named = {item["path"] for item in asked["pendingApproval"]["notKept"]}
-        assert named == {".git", "sub/.git", "data/node_modules", "data/big"}
-        (question, event) = (await scene.decide(asked["runId"], True))["events"]
-        assert question["details"]["notKept"] == asked["pendingApproval"]["notKept"] == event["notKept"]
-        changes = await scene.runner.changes(asked["runId"], PERSON)
-        assert {item["path"] for item in changes["notKept"]} == named
+        delete = {"type": "shell", "id": "delete", "command": "rm big; echo x > small"}
+        asked = await scene.run(delete)
+        assert asked["pendingApproval"]["rule"] == "effects.unkept"
+        assert (scene.root / "big").exists() and not (scene.root / "small").exists()
+        (_, event) = (await scene.decide(asked["runId"], True))["events"]
+        assert event["exitCode"] == 0
+        assert (scene.root / "small").exists() and not (scene.root / "big").exists()
         with pytest.raises(Conflict) as refused:
             await scene.runner.revert(asked["runId"], PERSON)
-        assert refused.value.details["paths"] == ["data/big", "data/big.key"]
+        assert refused.value.details["paths"] == ["big"]
+        reverting = await scene.runner.revert(asked["runId"], PERSON, force=True)
+        assert (await scene.runner.wait(reverting.id, WAIT)).status is RunStatus.COMPLETED
+        assert not (scene.root / "small").exists()
 
-    play(scene, scenario)
-
-
-def test_where_nothing_may_be_named_nothing_is_said(scene: Scene) -> None:
-    scene.root.joinpath("data/big.key").write_bytes(b"\0" * (SnapshotLimits().per_file + 1))
-    scene.options = {"policy": merge_policy(presets.load_preset("standard"), {"shell": {"unconfined": "allow"}})}
-
-    async def scenario(scene: Scene) -> None:
-        (event,) = (await scene.run({"type": "shell", "command": "true"}))["events"]
-        assert event["success"] and "notKept" not in event
-
-    play(scene, scenario)
+    try:
+        play(scene, scenario)
+    finally:
+        shutil.rmtree(elsewhere)
 
 
 def test_a_revert_that_would_lose_a_later_change_is_refused_unless_forced(scene: Scene) -> None:
@@ -157,6 +175,7 @@ def test_a_revert_that_would_lose_a_later_change_is_refused_unless_forced(scene:
 
 def test_all_of_it_on_a_network_filesystem(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where SQLite's shared log is not possible; what the probe answers there is simulated."""
+    scene.options["provider"] = "bubblewrap"
     monkeypatch.setattr(filesystem_type, "is_network_filesystem", lambda _: True)
 
     async def asks(scene: Scene) -> None:
@@ -208,22 +227,31 @@ CALLS: dict[str, Callable[[Runner], Awaitable[object]]] = {
 @pytest.mark.parametrize("dialect", sorted(CALLS))
 @pytest.mark.parametrize("is_atomic", [False, True])
 def test_what_a_single_call_wrote_while_a_command_ran_is_left(scene: Scene, dialect: str, is_atomic: bool) -> None:
-    """By the undo of the command, whichever process the call went to; and it is no run."""
-    waits = "touch own begun; while [ ! -e go ]; do sleep 0.02; done; rm go; exit 3"
+    """By the undo of the command, whichever process the call went to; and it is a run of its own."""
+    scene.options["provider"] = "bubblewrap"
+    (scene.root / "go").write_text("")
+    waits = "echo own > own; echo begun; while [ ! -s go ]; do sleep 0.02; done; exit 3"
 
     async def scenario() -> None:
-        neighbour = Scene(scene.root, scene.state)
+        neighbour = Scene(scene.root, scene.state, provider="bubblewrap")
         async with scene.opened(), neighbour.opened():
             run = await scene.start({"type": "shell", "command": waits}, atomic=is_atomic)
-            await until((scene.root / "begun").exists)
+            async for event in scene.runner.stream_events(run.id, None, PERSON):
+                if event.name == "output":
+                    break
             await CALLS[dialect](neighbour.runner)
-            (scene.root / "go").touch()
+            (scene.root / "go").write_text("now")
             await scene.runner.wait(run.id, WAIT)
+            assert (scene.root / "own").exists() is not is_atomic
             if not is_atomic:
                 reverting = await scene.runner.revert(run.id, PERSON)
                 assert (await scene.runner.wait(reverting.id, WAIT)).status is RunStatus.COMPLETED
-            assert scene.tree() == {"data": None, "data/x.txt": "theirs"}
+            assert scene.tree() == {"data": None, "data/x.txt": "theirs", "go": "now"}
             listed, _ = await scene.runner.page(PERSON, None, 10, None)
-            assert len(listed) == (1 if is_atomic else 2)
+            calls = [each for each in listed if each.options.call is not None]
+            assert (len(calls), len(listed)) == (1, 2 if is_atomic else 3)
+            reverting = await scene.runner.revert(calls[0].id, PERSON)
+            assert (await scene.runner.wait(reverting.id, WAIT)).status is RunStatus.COMPLETED
+            assert (scene.root / "data" / "x.txt").read_text() == "x"
 
     asyncio.run(scenario())
