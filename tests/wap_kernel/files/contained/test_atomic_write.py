@@ -190,7 +190,7 @@ def test_a_full_disk_loses_nothing(
 ) -> None:
     tools = make_tools(small_disk)
     (small_disk / "f").write_text("old\n")
-    (small_disk / "half").write_bytes(b"h" * 150 * 1024)
+    (small_disk / "half").write_bytes(b"h" * 300 * 1024)
     error = tools.refuse(tool, **parameters)
     assert error.code is Code.NO_SPACE
     assert (small_disk / "f").read_text() == "old\n"
