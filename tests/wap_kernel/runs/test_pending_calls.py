@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -25,10 +26,11 @@ from wap_kernel.model.errors import PARTIAL_EFFECT_HINT, ApprovalRequired
 from wap_kernel.model.operations import Operation, RunCommand
 from wap_kernel.model.run import RunStatus
 from wap_kernel.policy.parse import merge_policy
+from wap_kernel.runs import recovery
 from wap_kernel.runs import runner as runner_module
+from wap_kernel.runs.approval_requests import ApprovalRequests
 from wap_kernel.runs.decisions import Decision
 from wap_kernel.runs.runner import Runner
-from wap_kernel.state.undo import change_recorder
 
 NOTHING = "Nothing was done. Call again if you still need it: a person is asked again."
 SCRIPT = "echo begun; touch begun; while [ ! -e go ]; do sleep 0.02; done; echo done > made"
@@ -148,28 +150,69 @@ def test_cancelled_before_there_was_a_thread_for_it(
     play(scene, scenario)
 
 
-def test_cancelled_while_what_it_could_change_is_kept(
-    scene: Scene, dialect: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    take, is_keeping, may_go_on = change_recorder.manifest.take_manifest, threading.Event(), threading.Event()
+def test_cancelled_while_the_approval_is_checked(scene: Scene, dialect: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    is_checking, may_go_on = threading.Event(), threading.Event()
+    check_paths = ApprovalRequests.changed_paths
 
-    def slow(*arguments: Any, **options: Any) -> Any:
-        is_keeping.set()
-        assert may_go_on.wait(WAIT)
-        return take(*arguments, **options)
+    def slow(self: ApprovalRequests, *arguments: Any, **options: Any) -> list[str]:
+        if options.get("is_decided"):
+            is_checking.set()
+            assert may_go_on.wait(WAIT)
+        return check_paths(self, *arguments, **options)
+
+    monkeypatch.setattr(ApprovalRequests, "changed_paths", slow)
 
     async def scenario(scene: Scene) -> None:
         asked = await ask(scene, dialect)
-        monkeypatch.setattr(change_recorder.manifest, "take_manifest", slow)
         await approve(scene, asked)
-        assert await asyncio.to_thread(is_keeping.wait, WAIT)
+        assert await asyncio.to_thread(is_checking.wait, WAIT)
         cancelling = asyncio.ensure_future(scene.runner.cancel(asked["runId"], PERSON))
         await until(lambda: scene.runner._executions[asked["runId"]][0].cancel.requested)
         may_go_on.set()
         await cancelling
         response = await kept(scene, asked, RunStatus.CANCELLED)
-        check(dialect, response, "APPROVAL_REQUIRED", "The run was cancelled.", NOTHING)
+        check(dialect, response, "EXECUTION_FAILED", "The command was ended before it was done.", "")
         assert not (scene.root / "begun").exists()
+
+    play(scene, scenario)
+
+
+# -- on layers
+
+
+def test_a_call_that_has_run_on_its_layer_is_answered_with_its_output(scene: Scene, dialect: str) -> None:
+    """Its effect is applied with the decision, by another process; the sweep leaves its layer until then."""
+    scene.options["provider"] = "bubblewrap"
+    (scene.root / "script").write_text("echo begun; echo done > made")
+    asked: list[dict[str, Any]] = []
+
+    async def before(scene: Scene) -> None:
+        asked.append(await ask(scene, dialect))
+        assert not (scene.root / "made").exists()
+
+    async def after(scene: Scene) -> None:
+        recovery.sweep_layers(scene.runner._services)
+        (scene.root / "script").write_text("echo another")
+        await approve(scene, asked[0])
+        response = await kept(scene, asked[0], RunStatus.COMPLETED)
+        assert "begun\n" in (response.get("stdout"), response.get("output")), response
+        assert (scene.root / "made").read_text() == "done\n"
+        assert os.listdir(scene.state / "layers") == []
+
+    play(scene, before)
+    for layer in (scene.state / "layers").iterdir():
+        os.utime(layer, (0, 0))  # long ago
+    play(scene, after)
+
+
+def test_the_same_call_twice_waits_for_one_approval_and_one_layer(scene: Scene, dialect: str) -> None:
+    scene.options["provider"] = "bubblewrap"
+    (scene.root / "script").write_text("echo done > made")
+
+    async def scenario(scene: Scene) -> None:
+        first, second = await ask(scene, dialect), await ask(scene, dialect)
+        assert first == second
+        await until(lambda: len(os.listdir(scene.state / "layers")) == 1)
 
     play(scene, scenario)
 
