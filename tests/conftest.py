@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -12,6 +13,9 @@ from hypothesis import HealthCheck, settings
 
 pytest.register_assert_rewrite("tests.support")
 sys.path.insert(0, str(Path(__file__).parent / "support" / "fast_imports"))
+
+sys.dont_write_bytecode = False
+"""Keep what pytest compiles: it rewrites every assertion, which takes each worker five seconds."""
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Started in the background of a script. What is ignored is inherited, and some tests interrupt what they start.
@@ -44,3 +48,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         fixtures = SLOW_FIXTURES.intersection(getattr(item, "fixturenames", ()))
         if fixtures or item.get_closest_marker("soak") or str(item.path).startswith(SLOW):
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector the modules and tests, which stay until the end."""
+    gc.collect()
+    gc.freeze()
