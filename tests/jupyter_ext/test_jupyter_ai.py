@@ -153,7 +153,8 @@ async def _use(client: Client) -> None:
     schema = listed["readFile"].input_schema
     assert schema["required"] == ["path"] and schema["properties"]["path"]["minLength"] == 1
     written = await client.call_tool("writeFile", {"path": "src/a.py", "contents": "x = 1\n"})
-    assert answer(written) == {"path": "src/a.py", "size": 6, "hash": content_hash.hash_bytes(b"x = 1\n")}
+    expected = {"path": "src/a.py", "size": 6, "hash": content_hash.hash_bytes(b"x = 1\n")}
+    assert answer(written) == {**expected, "runId": answer(written)["runId"]}
     found = answer(await client.call_tool("searchFiles", {"query": "X", "options": {"globs": ["**/*.py"]}}))
     assert found["results"] == [{"path": "src/a.py", "line": 1, "column": 1, "text": "x = 1"}]
     failed = await client.call_tool("readFile", {"path": "missing"})

@@ -124,8 +124,11 @@ async def test_the_server_tells_of_runs_and_files(fetch: Any, call: Any, jp_serv
         events.append(await listener.next())
     assert events[0] == {"kind": "run", "runId": run, "status": "running", "agent": "claude"}
     assert {"kind": "files", "runId": run, "paths": ["a"], "agent": "claude"} in events
-    await call("writeFile", path="b", content="x")
-    assert await listener.next() == {"kind": "files", "paths": ["b"]}
+    run = (await call("writeFile", path="b", content="x")).body["runId"]
+    events = [await listener.next() for _ in range(3)]
+    assert {"kind": "files", "runId": run, "paths": ["b"]} in events
+    statuses = [event["status"] for event in events if event["kind"] == "run" and event["runId"] == run]
+    assert statuses == ["running", "completed"]
 
 
 async def test_anybody_with_the_servers_token_can_say_so(jp_fetch: Any, jp_serverapp: Any) -> None:

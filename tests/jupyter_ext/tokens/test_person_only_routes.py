@@ -58,6 +58,7 @@ async def test_an_agent_does_nothing_of_a_persons_in_any_form(fetch: Any, jp_fet
     run = (await start(fetch, shell("rm -rf data"), headers=bearer(minted))).body
     ids = {
         "/wap/runs/([^/]+)/decision": run["runId"],
+        "/wap/runs/([^/]+)/apply": run["runId"],
         "/wap/grants/([^/]+)": grant["id"],
         "/wap/tokens/([^/]+)": minted["id"],
     }

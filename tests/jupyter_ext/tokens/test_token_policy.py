@@ -38,7 +38,7 @@ async def test_a_token_cannot_widen_the_servers_policy(fetch: Any, jp_root_dir: 
     agent = await mint(fetch, preset="permissive", policy=wide)
     assert (await use(fetch, agent, "readFile", path="x.pem")).code == "PERMISSION_DENIED"
     assert (await use(fetch, agent, "executeCommand", command="sudo id")).code == "PERMISSION_DENIED"
-    assert (await use(fetch, agent, "executeCommand", command="frobnicate")).code == "APPROVAL_REQUIRED"
+    assert (await use(fetch, agent, "executeCommand", command="rm -r x")).code == "APPROVAL_REQUIRED"
 
 
 async def test_a_tokens_own_policy_binds_files_and_commands(fetch: Any, call: Any, jp_root_dir: Path) -> None:
@@ -65,7 +65,9 @@ async def test_the_policy_that_is_shown_is_the_tokens(fetch: Any) -> None:
 
 
 LS = {"type": "shell", "command": "ls"}
-UNKNOWN = {"type": "shell", "command": "frobnicate"}
+UNKNOWN = {"type": "shell", "command": "factor 6"}
+"""A command that no rule names; it runs on a layer."""
+DELETE = {"type": "shell", "command": "rm -r x"}
 READ = {"type": "readFile", "path": "a.txt"}
 CREATE = {"type": "createFile", "path": "b.txt", "content": "b"}
 
@@ -76,7 +78,9 @@ def setting(name: str, operation: Mapping[str, Any] = LS) -> dict[str, Any]:
 
 PREDICTED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({}, LS, "allow default"),
-    ({}, UNKNOWN, "ask unknown"),
+    ({}, UNKNOWN, "allow default"),
+    ({}, {**UNKNOWN, "isolation": "shared"}, "ask shell.shared"),
+    ({}, DELETE, "ask rm -r|-R|--recursive"),
     ({}, {"type": "shell", "command": "sudo id"}, "deny blocked"),
     ({}, {"type": "readFile", "path": "server.pem"}, "deny standard: *.pem"),
     ({}, setting("FINE"), "allow default"),
@@ -84,7 +88,7 @@ PREDICTED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         ({}, setting(name), "deny environment")
         for name in "LD_PRELOAD PATH BASH_ENV GIT_DIR PS4 BASH_FUNC_git%%".split()
     ),
-    ({}, setting("LD_PRELOAD", UNKNOWN), "deny environment"),
+    ({}, setting("LD_PRELOAD", DELETE), "deny environment"),
     ({}, setting("not a name"), "deny environment"),
     ({"tools": ["readFile"]}, READ, "allow default"),
     ({"tools": ["readFile"]}, LS, "deny token.tools"),
