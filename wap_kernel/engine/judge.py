@@ -204,7 +204,7 @@ class Judge:
             raise refusal(verdict.reason, hint=verdict.suggestion, rule=verdict.rule)
         self._require_provider(operation, caller)
         if verdict.kind is VerdictKind.ASK and not approved:
-            if verdict.previewable:
+            if verdict.previewable and isinstance(operation, RunCommand):
                 return verdict
             hint = verdict.suggestion or "Do it in another way, or have it allowed in the policy."
             unapproved = UnapprovedOperation(

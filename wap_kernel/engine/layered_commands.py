@@ -28,6 +28,7 @@ from wap_kernel.model.operations import ApplyChanges, RunCommand
 from wap_kernel.model.paths import render_path
 from wap_kernel.model.results import AppliedChanges, CommandResult, RefusedPath, Result
 from wap_kernel.policy.effects.judge import EffectJudgement
+from wap_kernel.policy.verdict import Verdict
 from wap_kernel.providers.base import Provider
 from wap_kernel.providers.layers.layer import Layer, LayerStore
 from wap_kernel.state.changes.applier import ApplyResult, ChangeApplier
@@ -44,7 +45,9 @@ UNSTORED_SECONDS = 60.0
 OUTCOME = "outcome"
 OWNER = "owner"
 APPROVED = "approved"
-"""The notes of a layer: the outcome of its command, the run that it belongs to, and the approved effects."""
+SHOWN = "shown"
+"""The notes of a layer: the outcome of its command, the run that it belongs to, the approved effects, and the digest of
+the effect that an approval shows."""
 
 
 class UnapprovedEffect(ApprovalRequired):
@@ -108,7 +111,7 @@ class LayeredCommands:
         """Return the outcome of the command if it has run already and its effect waited for an approval."""
         if permit.pending is None:
             return None
-        stored = opened.layer.read_note(_outcome_note(context))
+        stored = opened.layer.read_note(_name_note(OUTCOME, context))
         if stored is None:
             raise NotFound("The outcome of the command is gone.", hint="Run the command again.")
         return CommandOutcome(**stored)
@@ -140,26 +143,39 @@ class LayeredCommands:
         permit: Permit,
         context: CallContext,
     ) -> None:
-        """Raise UnapprovedEffect where the words of the command or its effect need an approval; keep the layer."""
-        verdict = permit.asks_for or judgement.ask
-        if verdict is None or context.dry_run:
+        """Raise UnapprovedEffect where the words of the command or its effect need an approval; keep the layer.
+
+        A person's yes holds for the effect that was shown: where the workspace under it has changed, this asks again.
+        In a batch it holds for later steps too, as long as they leave what it is about as it was.
+        """
+        verdict, layer = permit.asks_for or judgement.ask, opened.layer
+        before = layer.read_note(_name_note(SHOWN, context)) if permit.pending is not None else None
+        if context.dry_run or (verdict is None and before is None):
             return
-        approved = opened.layer.read_note(APPROVED) or []
-        if permit.pending is not None:  # the person has seen the effect; a later step of a batch shows it again
-            opened.layer.write_note(APPROVED, [*approved, [verdict.rule, verdict.reason]])
+        shown = {**(before or {}), **_describe_verdict(verdict)}
+        shown["digest"] = self._digest(layer, changes)
+        asked = [shown["rule"], shown["reason"], self._digest(layer, changes, judgement.asked)]
+        approved = layer.read_note(APPROVED) or []
+        if before is not None and before["digest"] == shown["digest"]:
+            layer.write_note(APPROVED, [*approved, asked])
             return
-        if permit.asks_for is None and [verdict.rule, verdict.reason] in approved:
+        if permit.asks_for is None and before is None and asked in approved:
             return
-        opened.layer.write_note(_outcome_note(context), vars(outcome))
+        layer.write_note(_name_note(OUTCOME, context), vars(outcome))
+        layer.write_note(_name_note(SHOWN, context), shown)
         opened.keep(context, "approval")
         refusal = UnapprovedEffect(
-            f"{verdict.reason}: a person must agree first.",
-            hint=verdict.suggestion or "It has run on a layer, and a person sees what it would change.",
-            rule=verdict.rule,
-            reason=verdict.reason,
+            f"{shown['reason']}: a person must agree first.",
+            hint=shown["suggestion"] or "It has run on a layer, and a person sees what it would change.",
+            rule=shown["rule"],
+            reason=shown["reason"],
         )
-        refusal.preview = describe_effect(opened.layer, permit.files, outcome, changes, judgement)
+        refusal.preview = describe_effect(layer, permit.files, outcome, changes, judgement)
         raise refusal
+
+    def _digest(self, layer: Layer, changes: ChangeSet, paths: Collection[str] | None = None) -> str:
+        """Return a digest of the changes, or of those at `paths`."""
+        return self._applier.digest(layer.upper, (each for each in changes if paths is None or each.path in paths))
 
     def _finish(
         self,
@@ -353,6 +369,12 @@ def _select(changes: ChangeSet, paths: Collection[str] | None) -> ChangeSet:
     return ChangeSet(tuple(change for change in changes if change.path in paths or change.path.startswith(folders)))
 
 
-def _outcome_note(context: CallContext) -> str:
-    """Return the name of the note with the outcome of a step; a batch has one layer for all of its steps."""
-    return f"{OUTCOME}-{context.position}"
+def _describe_verdict(verdict: Verdict | None) -> dict[str, Any]:
+    if verdict is None:
+        return {}
+    return {"rule": verdict.rule, "reason": verdict.reason, "suggestion": verdict.suggestion}
+
+
+def _name_note(kind: str, context: CallContext) -> str:
+    """Return the name of the note of a step; a batch has one layer for all of its steps."""
+    return f"{kind}-{context.position}"

@@ -221,7 +221,8 @@ class Pipeline:
     def _record(self, operation: Operation, permit: Permit, context: CallContext) -> Permit:
         """Return the permit with files that record what the operation changes, for its undo."""
         is_simulated = context.dry_run or permit.layer is not None
-        if operation.effect is not Effect.WRITE or is_simulated or context.run is None:
+        is_command = isinstance(operation, RunCommand | GitAction)  # whose layer is applied
+        if operation.effect is not Effect.WRITE or is_command or is_simulated or context.run is None:
             return permit
         context.recorder.begin()
         return replace(permit, files=self._history.open_files(permit.guard, context.run, context.position))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from wap_kernel.model.caller import CallContext, Caller
 from wap_kernel.model.errors import WapError
+from wap_kernel.model.operations import ModifyFile, WriteFile
 from wap_kernel.model.results import ChangeResult, Result
 from wap_kernel.model.run import BatchOptions, Run, RunStatus, Step
 from wap_kernel.runs.run_creation import new_run_id
@@ -36,7 +38,7 @@ class CallRun:
             services.active_calls.add(self._id)
             owner = services.workspace.lease.id
             options = BatchOptions(call=self._step.tool)
-            new = NewRun(self._id, self._caller, self._dialect, options, (self._step,), owner)
+            new = NewRun(self._id, self._caller, self._dialect, options, (_without_content(self._step),), owner)
             self._run = services.store.create(new)
 
     def complete(self, result: Result) -> Result:
@@ -63,3 +65,13 @@ class CallRun:
         self._services.store.change_status(run, RunStatus.RUNNING, status, position=1, events=[event])
         self._services.active_calls.discard(self._id)
         self._run = None
+
+
+def _without_content(step: Step) -> Step:
+    """Return the step without what it writes: the run of a call is never executed again, and files may be large."""
+    operation = step.operation
+    if isinstance(operation, WriteFile):
+        return replace(step, operation=operation.model_copy(update={"content": b""}))
+    if isinstance(operation, ModifyFile):
+        return replace(step, operation=operation.model_copy(update={"edits": ()}))
+    return step

@@ -54,13 +54,14 @@ def test_what_is_not_understood_allows_nothing(tmp_path: Path) -> None:
 
 def test_a_grant_turns_ask_into_allow_and_nothing_else(make_tools: Callable[..., Any]) -> None:
     tools = make_tools(policy=presets.load_preset("standard"), provider="bubblewrap")
-    assert tools.refuse("executeCommand", command="frob x").code is Code.APPROVAL_REQUIRED
+    shared = {"isolation": "shared"}  # where no layer confines it, an unknown program asks
+    assert tools.refuse("executeCommand", command="frob x", **shared).code is Code.APPROVAL_REQUIRED
     identifier = tools.workspace.grants.add(TOUCH, "ann")
-    assert tools.executeCommand(command="frob x")["exitCode"] == 127
-    assert tools.refuse("executeCommand", command="frob y").code is Code.APPROVAL_REQUIRED
-    assert tools.refuse("executeCommand", command="frob x; sudo id").code is Code.PERMISSION_DENIED
+    assert tools.executeCommand(command="frob x", **shared)["exitCode"] == 127
+    assert tools.refuse("executeCommand", command="frob y", **shared).code is Code.APPROVAL_REQUIRED
+    assert tools.refuse("executeCommand", command="frob x; sudo id", **shared).code is Code.PERMISSION_DENIED
     tools.workspace.grants.revoke(identifier)
-    assert tools.refuse("executeCommand", command="frob x").code is Code.APPROVAL_REQUIRED
+    assert tools.refuse("executeCommand", command="frob x", **shared).code is Code.APPROVAL_REQUIRED
 
 
 def test_a_granted_command_gets_the_network_and_no_other_does(make_tools: Callable[..., Any]) -> None:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +83,10 @@ def test_nothing_that_is_planted_runs(
     program = make_program(workspace, outside)
     for name in names:
         PLANTS[name](workspace, program)
-    work_through(tools)
+    # A checkout that would change a repository in a folder is refused: it is read-only for every tool but git.
+    is_refused = "bare repository in a folder" in names
+    with pytest.raises(WapError, match="protected") if is_refused else nullcontext():
+        work_through(tools)
     assert list(outside.iterdir()) == []
     assert not (workspace.folder / ".git/ran-inside").exists()
 
