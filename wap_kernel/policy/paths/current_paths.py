@@ -6,10 +6,11 @@ below the root: its start executes what stands there, outside of any sandbox.
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from wap_kernel.model.paths import Access, relative_to
@@ -59,10 +60,11 @@ class CurrentPaths(ProtectedPaths):
                 }
                 hidden = (path for path, level in targets.items() if level == Protection.HIDDEN)
                 read_only = (path for path, level in targets.items() if level == Protection.READ_ONLY)
+                find_inner = _PathsBelow(self._root).find
                 self._now = replace(
                     self._fixed,
-                    hidden=self._fixed.hidden.union(_relative(self._root, hidden, ancestors=True)),
-                    read_only=self._fixed.read_only.union(_relative(self._root, (*read_only, *kernels))),
+                    hidden=self._fixed.hidden.union(find_inner(hidden, ancestors=True)),
+                    read_only=self._fixed.read_only.union(find_inner((*read_only, *kernels))),
                 )
             self._next = time.monotonic() + RECENT_SECONDS
             return self._now
@@ -135,17 +137,18 @@ def find_protected_paths(
     searched = {*_at_home(home, (*HOME_FILES, *HOME_SECRETS)), jupyter_config_dir()} - {
         *_at_home(home, PROGRAM_FOLDERS)
     }
-    links = LinkTargets((os.path.realpath(home), real_root))
+    below = _PathsBelow(real_root)
+    links = LinkTargets((os.path.realpath(home), real_root), below.resolve)
     for level, names in ((Protection.HIDDEN, secret), (Protection.READ_ONLY, obeyed)):
         for name in filter(None, names):
             links.add(name, level, is_searched=name in searched)
     for name in (profile, os.path.join(profile, "startup")):
         links.add(name, Protection.READ_ONLY, is_searched=True)
     paths = ProtectedPaths(
-        hidden=frozenset((*_relative(root, secret, ancestors=True), *_relative(root, KERNEL_FOLDERS))),
-        read_only=frozenset(_relative(root, obeyed)),
+        hidden=frozenset((*below.find(secret, ancestors=True), *below.find(KERNEL_FOLDERS))),
+        read_only=frozenset(below.find(obeyed)),
         secrets=tuple(filter(None, secret)),
-        fixed_paths=tuple(sorted({inner for path in fixed if path and (inner := _below(root, path))})),
+        fixed_paths=tuple(sorted({inner for path in fixed if path and (inner := below.find_name(path))})),
         prefixes=prefixes,
     )
     return CurrentPaths(paths, real_root, links, kernels)
@@ -160,19 +163,33 @@ def _at_home(home: str, names: Iterable[str]) -> Iterable[str]:
                 yield os.path.join(os.environ[variable], name.removeprefix(usual))
 
 
-def _below(root: str, path: str) -> str | None:
-    """Return `path` relative to the root; its last name is not followed, since it is the name that counts."""
-    folder, name = os.path.split(os.path.abspath(path))
-    return relative_to(os.path.join(os.path.realpath(folder), name), os.path.realpath(root))
+class _PathsBelow:
+    """The places of absolute paths below a root, for one search: each folder is asked once whether it is a link."""
 
+    def __init__(self, root: str) -> None:
+        """Take a real path."""
+        self._root = root
+        self.resolve: Callable[[str], str] = functools.cache(self._resolve)
+        """Return what `os.path.realpath` returns."""
 
-def _relative(root: str, paths: Iterable[str], *, ancestors: bool = False) -> Iterable[tuple[str, ...]]:
-    """Yield `paths` relative to the root; with `ancestors`, one that the root itself lies in closes all of it."""
-    real_root = os.path.realpath(root)
-    for path in filter(None, paths):
-        for name in {os.path.realpath(path), os.path.abspath(path)}:
-            relative = relative_to(name, real_root)
-            if relative:
-                yield fold_path(relative)
-            elif ancestors and relative_to(real_root, name) is not None:
-                yield ()
+    def _resolve(self, path: str) -> str:
+        folder, name = os.path.split(path)
+        if name in ("", ".", "..") or not os.path.isabs(folder):
+            return os.path.realpath(path)
+        found = os.path.join(self.resolve(folder), name)
+        return os.path.realpath(found) if os.path.islink(found) else found
+
+    def find_name(self, path: str) -> str | None:
+        """Return `path` relative to the root; its last name is not followed, since it is the name that counts."""
+        folder, name = os.path.split(os.path.abspath(path))
+        return relative_to(os.path.join(self.resolve(folder), name), self._root)
+
+    def find(self, paths: Iterable[str], *, ancestors: bool = False) -> Iterable[tuple[str, ...]]:
+        """Yield `paths` relative to the root; with `ancestors`, one that the root itself lies in closes all of it."""
+        for path in filter(None, paths):
+            for name in {self.resolve(path), os.path.abspath(path)}:
+                relative = relative_to(name, self._root)
+                if relative:
+                    yield fold_path(relative)
+                elif ancestors and relative_to(self._root, name) is not None:
+                    yield ()

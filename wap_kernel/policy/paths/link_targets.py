@@ -8,7 +8,7 @@ times have changed, so that a write can afford the question.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -38,7 +38,9 @@ class _Name:
 class LinkTargets:
     """The links among protected names in some folders, which are real paths. For one thread at a time."""
 
-    def __init__(self, folders: Iterable[str]) -> None:
+    def __init__(self, folders: Iterable[str], resolve: Callable[[str], str] = os.path.realpath) -> None:
+        """Take what follows the links of a path as `resolve`: it may remember folders until all names are added."""
+        self._resolve = resolve
         self._folders = tuple(dict.fromkeys(folders))
         self._prefixes = tuple(f"{folder.rstrip('/')}/" for folder in self._folders)
         self._trees: dict[str, _Name] = {}
@@ -50,7 +52,7 @@ class LinkTargets:
     def add(self, path: str, level: int, *, is_searched: bool = False) -> None:
         """Add an absolute name with its protection, unless it lies in none of the folders."""
         for folder in self._folders:
-            names = _enter(path, folder)
+            names = _enter(path, folder, self._resolve)
             if names:
                 name = self._trees.setdefault(folder, _Name())
                 for each in names:
@@ -140,12 +142,12 @@ def _list_below(folder: str, tree: _Name) -> Iterator[tuple[str, int]]:
         yield from _list_below(f"{folder}/{entry}", name)
 
 
-def _enter(path: str, folder: str) -> list[str] | None:
+def _enter(path: str, folder: str, resolve: Callable[[str], str]) -> list[str] | None:
     """Return the names that lead from `folder` to `path`; links on the way to the folder are followed, none below."""
     names = split_path(os.path.abspath(path))
     reached = "/"
     for number, name in enumerate(names):
-        reached = os.path.realpath(os.path.join(reached, name))
+        reached = resolve(os.path.join(reached, name))
         inside = relative_to(reached, folder)
         if inside is not None:
             return [*split_path(inside), *names[number + 1 :]]
