@@ -34,6 +34,7 @@ from wap_kernel.runs import approval_evidence
 from wap_kernel.state.undo.preview_diff import find_written_path, preview_difference
 
 RULE = "confirmationRequired"
+NO_UNDO = "The command writes into the workspace directly. This cannot be undone."
 
 
 @dataclass(frozen=True)
@@ -95,8 +96,15 @@ def build_prompt(
         surroundings = approval_evidence.describe_surroundings(workspace)
         evidence = collect_command_evidence(workspace.judge.files_of(caller), operation, surroundings)
         digest = "\n".join((digest, *(f"{path} {state}" for path, state in evidence.items())))
+        is_shared = operation.isolation == "shared" or workspace.layered is None
         return ConfirmationPrompt(
-            tool, reason, digest, operation.line, _render_path(operation.cwd), dict(operation.environment)
+            tool,
+            reason,
+            digest,
+            operation.line,
+            _render_path(operation.cwd),
+            dict(operation.environment),
+            note=NO_UNDO if is_shared else None,
         )
     if isinstance(operation, GitAction):
         folder, note = _render_path(operation.folder), _describe_git_arguments(operation) or None

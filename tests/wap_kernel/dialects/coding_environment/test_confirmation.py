@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from tests.support.coding_environment import CLIENT, WAIT, Coding, User, play
+from tests.support.provider_workspace import skip_unless_works
+from wap_kernel.dialects.coding_environment.confirmation_prompt import NO_UNDO
 from wap_kernel.dialects.coding_environment.tools import CATALOG
 from wap_kernel.model.caller import Caller, Scope
 from wap_kernel.policy import presets
@@ -123,6 +125,22 @@ def test_a_script_that_has_changed_since_the_command_was_shown_does_not_run(codi
     play(coding, scenario)
 
 
+@pytest.mark.parametrize("provider", ["local", "bubblewrap"])
+def test_a_question_says_what_cannot_be_undone(coding: Coding, provider: str) -> None:
+    skip_unless_works(provider)
+    coding.policy(confirmationRequired=["runCommand"])
+
+    async def scenario(coding: Coding) -> None:
+        for options in ({}, {"isolation": "shared"}):
+            user = User(True)
+            answer = await coding.call("runCommand", {"command": "true", "options": options}, confirm=user.confirm)
+            is_shared = provider == "local" or bool(options)
+            assert ("This cannot be undone." in user.asked[0].text) is is_shared
+            assert answer.get("isolation") == ("shared" if is_shared else None)
+
+    play(coding, scenario, provider=provider)
+
+
 def test_a_question_moves_no_cursor_and_hides_nothing(coding: Coding) -> None:
     coding.policy(confirmationRequired=["runCommand"])
 
@@ -132,7 +150,9 @@ def test_a_question_moves_no_cursor_and_hides_nothing(coding: Coding) -> None:
         await coding.refuse("runCommand", run, confirm=user.confirm)
         text = user.asked[0].text
         assert all(one.isprintable() or one == "\n" for one in text)
-        assert [line.partition(":")[0] for line in text.splitlines()[2:]] == ["Command", "Folder", "Variable"]
+        *lines, note = text.splitlines()[2:]
+        assert [line.partition(":")[0] for line in lines] == ["Command", "Folder", "Variable"]
+        assert note == NO_UNDO
         await coding.refuse("runCommand", {"command": "echo", "args": ["x" * 50_000]}, confirm=user.confirm)
         assert "more characters are not shown" in user.asked[1].text
 
