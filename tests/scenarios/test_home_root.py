@@ -80,12 +80,12 @@ def test_what_is_obeyed_is_not_changed(tools: Any) -> None:
     assert {(tools.root / name).read_text() for name in OBEYED} == {"# as it was"}
 
 
-def test_what_would_be_obeyed_and_was_not_there_is_set_aside(tools: Any) -> None:
+def test_what_would_be_obeyed_and_was_not_there_is_refused(tools: Any) -> None:
     answer = run(tools, WRITE.format(names=NEW))
     assert [name for name in NEW if (tools.root / name).exists()] == []
-    planted = [path for path in tools.root.rglob("*") if path.is_file() and path.read_bytes() == b"planted"]
-    assert len(planted) == len(answer["stdout"].split())
-    assert all(".set-aside-" in str(path) for path in planted)
-    assert "commondir.set-aside-" in answer["stderr"]
+    refused = [change["path"] for change in answer["refusedChanges"]]
+    written = answer["stdout"].split()
+    assert all(any(name == path or name.startswith(f"{path}/") for path in refused) for name in written), refused
+    assert "commondir" in answer["stderr"] or "not applied" in answer["stderr"]
     status = subprocess.run(["git", "status"], cwd=tools.root, capture_output=True, text=True, check=False)
     assert status.returncode == 0, status.stderr

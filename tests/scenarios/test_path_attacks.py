@@ -141,7 +141,8 @@ def test_a_planted_repository_runs_nothing(tools: Any) -> None:
         "refs/x": "",
         "config": f'[core]\nrepositoryformatversion=0\nbare=false\nworktree=.\nfsmonitor="touch {marker}; false"\n',
     }.items():
-        tools.writeFile(path=f"evil/{name}", content=text, createDirectories=True)
+        (tools.root / "evil" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tools.root / "evil" / name).write_text(text)  # the tools refuse to complete a repository
     for command in ("git -C evil status", "cd evil; git status", "cd evil; git diff; git ls-files -m"):
         tools.executeCommand(command=command)
     assert not marker.exists()

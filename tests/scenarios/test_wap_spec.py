@@ -133,7 +133,7 @@ async def test_read_truncated_content_is_said_to_be(call: Any, root: Path) -> No
 async def test_write_create_or_overwrite_a_file(call: Any, root: Path) -> None:
     content = "function helper() { return true; }"
     body = await ok(call, "writeFile", path="src/utils/helper.js", content=content, createDirectories=True)
-    assert set(body) == {"success", "path", "bytesWritten"} | {"hash"}
+    assert set(body) == {"success", "path", "bytesWritten"} | {"hash", "runId"}
     assert (body["success"], body["path"], body["bytesWritten"]) == (True, "src/utils/helper.js", len(content))
     assert (root / "src/utils/helper.js").read_text() == content
 
@@ -164,7 +164,7 @@ async def test_write_does_not_create_directories_unasked(call: Any) -> None:
 
 async def _modify(call: Any, path: str, *operations: dict[str, Any]) -> Any:
     body = await ok(call, "modifyFile", path=path, operations=list(operations))
-    assert set(body) == {"success", "path"} | {"hash", "diff"}
+    assert set(body) == {"success", "path"} | {"hash", "diff", "runId"}
     assert (body["success"], body["path"]) == (True, path)
     return body
 
@@ -278,7 +278,7 @@ def npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_execute_run_tests_in_a_specific_directory(npm: None, call: Any) -> None:
     body = await ok(call, "executeCommand", command="npm test", workingDirectory="packages/frontend")
-    assert set(body) == EXECUTED | EXECUTED_EXTRAS
+    assert set(body) - {"isolation"} == EXECUTED | EXECUTED_EXTRAS
     assert (body["stdout"], body["stderr"], body["exitCode"]) == ("npm test in frontend\n", "", 0)
     assert body["isOutputTruncated"] is False
     assert isinstance(body["durationMs"], int)
@@ -321,6 +321,7 @@ async def test_get_workspace_information(call: Any, root: Path) -> None:
         "dialects",
         "provider",
         "confinesCommands",
+        "isolation",
     }
     assert body["root"] == str(root)
     assert body["defaultExclusions"] == DEFAULT_EXCLUSIONS

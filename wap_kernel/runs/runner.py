@@ -130,8 +130,8 @@ class Runner(RunQueries):
             shared = [step for step in steps if getattr(step.operation, "isolation", "layer") == "shared"]
             if shared and (options.atomic or options.dry_run):
                 raise InvalidArgument(
-                    f'{_name_option(options)}: operation "{shared[0].id}" writes into the workspace directly '
-                    '(isolation "shared"), which cannot be taken back.',
+                    "A command with isolation shared writes into the workspace directly, which an atomic or dry run "
+                    f"cannot take back: {shared[0].id!r}",
                     hint='Leave out isolation: "shared", or send that command in a run of its own.',
                 )
             return
@@ -142,8 +142,8 @@ class Runner(RunQueries):
         )
         if command is not None:
             raise InvalidArgument(
-                f'{_name_option(options)}: operation "{command.id}" runs a command, and commands write into the '
-                "workspace directly here: no layer confines them.",
+                "A command of an atomic or dry run needs a layer, and commands write into the workspace directly here: "
+                f"{command.id!r}",
                 hint="Send file operations only, or use a provider with layers: `wap doctor` tells how to get one.",
             )
 
@@ -337,10 +337,6 @@ class Runner(RunQueries):
             self._recovery = asyncio.ensure_future(self._threads.run(lambda: recovery.recover_runs(self._services)))
         if not self._recovery.done():
             await asyncio.shield(self._recovery)
-
-
-def _name_option(options: BatchOptions) -> str:
-    return "atomic" if options.atomic else "dryRun"
 
 
 def _has_failed(task: asyncio.Future[None]) -> bool:
