@@ -12,6 +12,7 @@ from wap_kernel.model.hints import longer_timeout
 from wap_kernel.model.operations import RunCommand
 from wap_kernel.model.paths import render_path
 from wap_kernel.model.results import CommandResult, Limits, RefusedPath
+from wap_kernel.model.safe_text import escape_one_line
 from wap_kernel.policy.effects.judge import RefusedChange
 
 NOT_FOUND = 127
@@ -58,16 +59,16 @@ def add_notes(
 
 
 def _find_meant(stderr: str, suggest: Suggest) -> str | None:
-    """Return the program that a shell's `command not found` may have meant."""
+    """Return the program that bash's `command not found`, or `not found` of another shell, may have meant."""
     for line in stderr.splitlines()[-3:]:
-        head, found, _ = line.partition(": command not found")
-        if found:
+        head = line.removesuffix(": not found").removesuffix(": command not found")
+        if head != line:
             return suggest(head.rpartition(": ")[2].strip())
     return None
 
 
 def _name_paths(paths: Sequence[str]) -> str:
-    named = ", ".join(render_path(path) for path in paths[:5])
+    named = ", ".join(escape_one_line(render_path(path)) for path in paths[:5])
     return f"{named} and {len(paths) - 5} more" if len(paths) > 5 else named
 
 

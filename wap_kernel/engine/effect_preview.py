@@ -31,8 +31,8 @@ class EffectPreview:
 
     layer: str
     """The id of the layer."""
-    details: Mapping[str, Any]
-    """The fields of the approval."""
+    effect: Mapping[str, Any]
+    """The field `effect` of the approval."""
     paths: tuple[str, ...]
     """The changed paths whose diffs are shown."""
 
@@ -59,8 +59,8 @@ def describe_effect(
         ]
         or None,
     }
-    details = {"effect": {name: value for name, value in effect.items() if value is not None}}
-    return EffectPreview(layer.id, details, tuple(change.path for change in applied[:MAX_CHANGES]))
+    described = {name: value for name, value in effect.items() if value is not None}
+    return EffectPreview(layer.id, described, tuple(change.path for change in applied[:MAX_CHANGES]))
 
 
 def describe_change(change: Change) -> dict[str, Any]:

@@ -170,7 +170,7 @@ class LayeredCommands:
             rule=shown["rule"],
             reason=shown["reason"],
         )
-        refusal.preview = describe_effect(layer, permit.files, outcome, changes, judgement)
+        refusal.preview = describe_effect(layer, layer.lower.guarded_by(permit.guard), outcome, changes, judgement)
         raise refusal
 
     def _digest(self, layer: Layer, changes: ChangeSet, paths: Collection[str] | None = None) -> str:

@@ -16,7 +16,9 @@ from wap_kernel.engine.protected_watch import ProtectedWatch
 from wap_kernel.model.command import CancelToken, Command, CommandOutcome, Confinement, Deadline, OnChunk
 from wap_kernel.model.errors import Conflict
 from wap_kernel.model.operations import RunCommand
+from wap_kernel.model.paths import render_path
 from wap_kernel.model.results import CommandResult
+from wap_kernel.model.safe_text import escape_one_line
 from wap_kernel.policy.paths.sandbox_masks import Masks
 from wap_kernel.providers.base import Provider
 
@@ -73,5 +75,10 @@ class SharedCommands:
 
 def _add_notes(outcome: CommandOutcome, moved: list[tuple[str, str]]) -> CommandOutcome:
     """Return the outcome with a note in stderr for every file that was moved away."""
-    notes = "".join(f"wap: {old} is protected; what was made there is now {new}\n" for old, new in moved)
-    return replace(outcome, stderr=outcome.stderr + notes) if notes else outcome
+    notes = "".join(
+        f"wap: {escape_one_line(render_path(old))} is protected; what was made there is now "
+        f"{escape_one_line(render_path(new))}\n"
+        for old, new in moved
+    )
+    separator = "" if not outcome.stderr or outcome.stderr.endswith("\n") else "\n"
+    return replace(outcome, stderr=f"{outcome.stderr}{separator}{notes}") if notes else outcome

@@ -195,8 +195,9 @@ class ApprovalRequests:
 
     def _describe_effect(self, operation: RunCommand, preview: EffectPreview) -> dict[str, Any]:
         """Return the command with what it did on its layer."""
-        described = redact_value(preview.details, self.redactor.mask_known)
-        subject: dict[str, Any] = {"command": operation.line, "cwd": operation.cwd, **described}
+        effect = dict(preview.effect)
+        effect |= {name: self.redactor(effect[name]) for name in ("stdout", "stderr")}
+        subject: dict[str, Any] = {"command": operation.line, "cwd": operation.cwd, "effect": effect}
         if operation.environment:
             subject["env"] = operation.environment
         return {**subject, "layerId": preview.layer}

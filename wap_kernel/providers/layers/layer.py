@@ -92,6 +92,11 @@ class Layer:
         return {"upperdir": self.upper, "workdir": os.path.join(self.folder, "work")}
 
     @property
+    def lower(self) -> Root:
+        """Return the files below the layer, those of the workspace."""
+        return self._root
+
+    @property
     def files(self) -> Root:
         """Return the files that a command on this layer sees: those of the workspace until the layer is held."""
         return self._root.at_descriptor(self._mounted[0]) if self._mounted else self._root
