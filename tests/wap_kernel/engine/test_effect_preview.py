@@ -75,7 +75,8 @@ def test_the_outcome_and_the_changes_are_shown(workspace: LayerWorkspace) -> Non
         "text": "changed",
     }
     assert shown.effect["counts"] == {"created": 3, "changed": 1, "deleted": 1, "mode": 1}
-    assert "+three" in found["text"]["diff"] and "-last words" in found["gone"]["diff"] and "+n" in found["new/f"]["diff"]
+    for path, line in {"text": "+three", "gone": "-last words", "new/f": "+n"}.items():
+        assert line in found[path]["diff"]
     assert (found["new"]["kind"], found["link"]["kind"], "diff" in found["mode"]) == ("folder", "link", False)
     assert set(shown.paths) == found.keys()
     assert "timedOut" not in shown.effect and "more" not in shown.effect and "refusedChanges" not in shown.effect
