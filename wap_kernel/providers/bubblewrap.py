@@ -98,6 +98,7 @@ class BubblewrapProvider:
         self._grace = grace
         self._limits = resources or ResourceLimits()
         self._program = find_program(program)
+        secrets = (*secrets, *filter(None, [layer_folder]))
         self._layout = Layout(
             root.path, host_paths.gather_host_paths(root, environment=self._environment, secrets=secrets)
         )

@@ -76,6 +76,7 @@ class GvisorProvider:
         self._grace = grace
         self._limits = resources or ResourceLimits()
         self._program = find_program(program)
+        secrets = (*secrets, *filter(None, [layer_folder]))
         host = host_paths.gather_host_paths(root, environment=self._environment, secrets=secrets)
         Layout(root.path, host)  # raises where no sandbox can be built around the root
         self._folder = PoolFolder(self._program, find_parent(root.path))

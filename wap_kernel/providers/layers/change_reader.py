@@ -21,6 +21,8 @@ from wap_kernel.model.paths import join_path
 
 MAX_CHANGES = 500_000
 """Paths of a ChangeSet; a command that changes more is refused as a whole."""
+MAX_DEPTH = 200
+"""Folders in one another. Each is open while those below it are read."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CHUNK = 1024 * 1024
@@ -124,6 +126,7 @@ class _ChangeReader:
             self._read_folder(_FolderPair(".", descriptor, self._root, "."))
 
     def _read_folder(self, pair: _FolderPair) -> None:
+        _check_depth(pair.path)
         with os.scandir(pair.upper) as found:
             entries = sorted(found, key=lambda entry: entry.name)
         if pair.is_opaque and pair.lower is not None:
@@ -222,6 +225,7 @@ class _ChangeReader:
 
     def _list_deleted(self, parent: int, name: str, path: str, lower_path: str) -> None:
         """List everything below a folder of the workspace as deleted."""
+        _check_depth(path)
         try:
             descriptor = os.open(name, _FOLDER, dir_fd=parent)
         except OSError:
@@ -274,6 +278,14 @@ class _ChangeReader:
                 os.close(descriptor)
             descriptor = below
         return descriptor
+
+
+def _check_depth(path: str) -> None:
+    if path.count("/") >= MAX_DEPTH:
+        raise TooLarge(
+            f"The command changed folders that are nested more than {MAX_DEPTH} deep: none of its changes was applied.",
+            hint="Use fewer folders in one another.",
+        )
 
 
 def _resolve_redirect(value: bytes, parent: str) -> str:

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from secrets import token_hex
 from typing import Any
 
@@ -25,7 +25,7 @@ from wap_kernel.files.contained.component_walk import FOLDER_FLAGS
 from wap_kernel.files.contained.root import Root
 from wap_kernel.model.changes import ChangeSet
 from wap_kernel.model.errors import NO_SPACE_ERRNOS, Conflict, NoSpace, NotFound, ProviderUnavailable, WapError
-from wap_kernel.providers.layers.change_reader import open_upper_folder, read_changes
+from wap_kernel.providers.layers.change_reader import read_changes
 from wap_kernel.providers.layers.launcher import Launcher, NamespaceProcess, NamespaceTask
 from wap_kernel.state.file_lock import lock_within
 
@@ -300,20 +300,23 @@ def read_clock(root: Root, folder: str) -> int:
 
 
 def remove_tree(folder: str) -> None:
-    """Remove a folder of layers, also where a command has closed folders in it to their owner."""
-
-    def open_parent(_: Any, path: str, error: Any) -> None:
-        with suppress(OSError):
-            os.close(open_upper_folder(os.path.dirname(path)))
-            if os.path.isdir(path) and not os.path.islink(path):
-                os.close(open_upper_folder(path))
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                os.unlink(path)
-
-    shutil.rmtree(folder, onerror=open_parent)
-    if os.path.isdir(folder):
-        shutil.rmtree(folder, ignore_errors=True)
+    """Remove a folder of layers, also what a command has closed to its owner, or nested deeper than a path can name."""
+    prefix, numbers, pending = os.path.join(folder, f".{token_hex(8)}-"), count(), [folder]
+    with suppress(OSError):
+        while pending:
+            path = pending.pop()
+            with os.scandir(path) as found:
+                entries = list(found)
+            for entry in entries:
+                if not entry.is_dir(follow_symlinks=False):
+                    os.unlink(entry.path)
+                    continue
+                os.chmod(entry.path, 0o700)
+                pending.append(f"{prefix}{next(numbers)}")
+                os.rename(entry.path, pending[-1])
+            if path != folder:
+                os.rmdir(path)
+        os.rmdir(folder)
 
 
 @contextmanager

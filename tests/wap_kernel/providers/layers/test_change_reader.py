@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -261,10 +262,28 @@ def test_more_changes_than_are_read(workspace: LayerWorkspace, monkeypatch: pyte
         workspace.run_on_layer("touch {1..11}")
 
 
+NESTED = 'python3 -c \'import os; [(os.mkdir("d"), os.chdir("d")) for _ in range({})]\''
+
+
 def test_a_deep_tree(workspace: LayerWorkspace) -> None:
-    """Each folder that is open costs a descriptor."""
-    script = "for n in {1..300}; do mkdir d && cd -P d; done"
-    assert len(workspace.run_on_layer(script)) == 300
+    assert len(workspace.run_on_layer(NESTED.format(150))) == 150
+
+
+def test_a_tree_that_is_too_deep(workspace: LayerWorkspace) -> None:
+    """Deeper than a path can name, and than descriptors and Python's stack suffice for."""
+    with pytest.raises(TooLarge, match="nested more than 200 deep"):
+        workspace.run_on_layer(NESTED.format(3000))
+    workspace.launcher.close()  # waits for what is done later
+    assert os.listdir(workspace.layers.folder) == []
+
+
+def test_a_tree_that_was_too_deep_and_is_deleted(workspace: LayerWorkspace) -> None:
+    subprocess.run(["bash", "-c", NESTED.format(500)], cwd=workspace.folder, check=True)
+    with pytest.raises(TooLarge, match="nested more than 200 deep"):
+        workspace.run_on_layer("rm -r d")
+    with pytest.raises(TooLarge, match="nested more than 200 deep"):
+        workspace.run_on_layer('python3 -c \'import os; [os.chdir("d") for _ in range(500)]; open("x", "w")\'')
+    assert describe(workspace.run_on_layer("touch d/d/x")) == ["created d/d/x"]
 
 
 # -- single files of an upper folder
