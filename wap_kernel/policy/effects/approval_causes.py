@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterator, Sequence
+from typing import NamedTuple
 
 from wap_kernel.model.changes import Change, ChangeKind, ChangeSet
 from wap_kernel.model.paths import render_path
@@ -18,43 +19,49 @@ OBEYED_RULE = "effects.obeyedFiles"
 
 def ask_about_changes(
     changes: ChangeSet, policy: EffectivePolicy, unkept: Collection[str], git: Container[str]
-) -> Verdict | None:
-    """Return the verdict that asks about `changes`, with every cause in its reason, or None. `git`: paths in a `.git`.
+) -> tuple[Verdict | None, frozenset[str]]:
+    """Return the verdict that asks about `changes`, with every cause in its reason, or None; and the paths it is about.
 
-    Git deletes objects that it has packed; those are no deletions of files.
+    `git` has the paths in a `.git`. Git deletes objects that it has packed; those are no deletions of files.
     """
     causes = tuple(_find_causes(changes, policy, unkept, git))
     if not causes:
-        return None
-    reason = "; it ".join(reason for _, reason in causes)
-    return Verdict(VerdictKind.ASK, causes[0][0], f"The command {reason}", grantable=False)
+        return None, frozenset()
+    reason = "; it ".join(cause.reason for cause in causes)
+    verdict = Verdict(VerdictKind.ASK, causes[0].rule, f"The command {reason}", grantable=False)
+    return verdict, frozenset(path for cause in causes for path in cause.paths)
+
+
+class _Cause(NamedTuple):
+    rule: str
+    reason: str
+    paths: Collection[str] = ()
 
 
 def _find_causes(
     changes: ChangeSet, policy: EffectivePolicy, unkept: Collection[str], git: Container[str]
-) -> Iterator[tuple[str, str]]:
+) -> Iterator[_Cause]:
     effects = policy.effects
     obeyed = _find_obeyed(changes, policy, git) if effects.obeyed_files else ()
     if obeyed:
-        yield OBEYED_RULE, f"changes {_count_files(len(obeyed))} that other programs obey: {_name_paths(obeyed)}"
+        reason = f"changes {_count_files(len(obeyed))} that other programs obey: {_name_paths(obeyed)}"
+        yield _Cause(OBEYED_RULE, reason, obeyed)
     if effects.max_deletions is not None:
         deleted = [change.path for change in changes if _is_deletion(change) and change.path not in git]
         if len(deleted) > effects.max_deletions:
             reason = f"deletes {_count_files(len(deleted))} that were there before: {_name_paths(deleted)}"
-            yield "effects.maxDeletions", reason
+            yield _Cause("effects.maxDeletions", reason, deleted)
     if effects.max_changes is not None:
         changed = sum("folder" not in (change.before.kind, change.after.kind) for change in changes)
         if changed > effects.max_changes:
-            yield "effects.maxChanges", f"changes {_count_files(changed)}"
+            yield _Cause("effects.maxChanges", f"changes {_count_files(changed)}")
     if effects.max_bytes is not None and changes.added_bytes > effects.max_bytes:
-        yield "effects.maxBytes", f"writes {changes.added_bytes:,} bytes"
+        yield _Cause("effects.maxBytes", f"writes {changes.added_bytes:,} bytes")
     if effects.unkept is VerdictKind.ASK and unkept:
         lost = [change.path for change in changes if change.path in unkept]
         if lost:
-            yield (
-                "effects.unkept",
-                f"changes {_count_files(len(lost))} that undo cannot bring back: {_name_paths(lost)}",
-            )
+            reason = f"changes {_count_files(len(lost))} that undo cannot bring back: {_name_paths(lost)}"
+            yield _Cause("effects.unkept", reason, lost)
 
 
 def _find_obeyed(changes: ChangeSet, policy: EffectivePolicy, git: Container[str]) -> list[str]:

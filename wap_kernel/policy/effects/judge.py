@@ -32,9 +32,11 @@ def judge_changes(changes: ChangeSet, policy: EffectivePolicy, facts: EffectFact
     if refused:
         refuse_dependents(changes, refused)
     applied = ChangeSet(tuple(change for change in changes if change.path not in refused)) if refused else changes
+    ask, asked = ask_about_changes(applied, policy, facts.unkept, git.inside)
     return EffectJudgement(
         refused=tuple(refused[change.path] for change in changes if change.path in refused),
-        ask=ask_about_changes(applied, policy, facts.unkept, git.inside),
+        ask=ask,
+        asked=asked,
         rewritten={path: content for path, content in git.rewritten.items() if path not in refused},
         omitted=tuple(each for each in git.omitted if each.path not in refused),
     )

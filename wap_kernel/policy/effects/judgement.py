@@ -49,6 +49,8 @@ class EffectJudgement:
     """The changes that are not applied, with all below a refused folder, in the order of the ChangeSet."""
     ask: Verdict | None = None
     """The verdict that asks about the changes that are left; None where they are applied without an approval."""
+    asked: frozenset[str] = frozenset()
+    """The paths that the verdict is about; none where only the number of changes counts."""
     rewritten: Mapping[str, bytes] = field(default_factory=dict)
     """The files that are applied with this content instead of their own: the `config` of new repositories."""
     omitted: tuple[RefusedChange, ...] = ()

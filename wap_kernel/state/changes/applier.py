@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -22,6 +22,7 @@ from wap_kernel.state.changes.apply_execution import ApplyExecution, is_temporar
 from wap_kernel.state.changes.apply_plan import IsFolder, plan_apply
 from wap_kernel.state.changes.change_log import LoggedChange, make_token
 from wap_kernel.state.changes.comparison import ComparedUnit, Comparison
+from wap_kernel.state.changes.effect_digest import digest_effect
 from wap_kernel.state.changes.folder_cache import FolderCache
 from wap_kernel.state.changes.history import ChangeHistory, RecoveredChanges
 from wap_kernel.state.changes.image_store import MAX_TOTAL_BYTES
@@ -104,6 +105,10 @@ class ChangeApplier:
         applied_paths = {row.path for row in execution.done}
         applied = [change for each in chosen if each.unit.path in applied_paths for change in each.unit.changes]
         return ApplyResult(tuple(applied), tuple(dict.fromkeys([*conflicts, *execution.conflicts])), tuple(unkept))
+
+    def digest(self, upper: str, changes: Iterable[Change]) -> str:
+        """Return a digest of what `apply` would do with `changes` now."""
+        return digest_effect(self._history.root, upper, changes)
 
     def recover(self, run: str) -> RecoveredChanges:
         """Complete or roll back what was being applied when the run's process died."""

@@ -59,13 +59,13 @@ def plan_apply(changes: ChangeSet, refused: Collection[str], is_folder: IsFolder
 
     A folder that the command created and that is there by now is merged. `token` names a folder for crossing moves.
     """
-    above_refused = _list_parents(refused)
+    above_refused = list_parents(refused)
     left, replaced = _take_replaced([change for change in changes if not is_within(change.path, refused)])
     impossible = [path for path in replaced if path in above_refused]
     left = [change for change in left if not is_within(change.path, impossible)]
     moved = {str(change.source) for change in left if change.kind is ChangeKind.MOVED}
     left.sort(key=lambda change: change.path.split("/"))
-    above_moved = _list_parents(change.path for change in left if change.kind is ChangeKind.MOVED)
+    above_moved = list_parents(change.path for change in left if change.kind is ChangeKind.MOVED)
     units: list[tuple[Change, list[Change], bool]] = []
     whole: str | None = None
     for change in left:
@@ -197,7 +197,8 @@ def is_within(path: str, folders: Collection[str]) -> bool:
     return any("/".join(names[:end]) in folders for end in range(1, len(names) + 1))
 
 
-def _list_parents(paths: Iterable[str]) -> set[str]:
+def list_parents(paths: Iterable[str]) -> set[str]:
+    """Return all folders above `paths`, without the root."""
     found: set[str] = set()
     for path in paths:
         while "/" in path:

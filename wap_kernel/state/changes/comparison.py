@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from wap_kernel.files.contained.component_walk import Location
 from wap_kernel.model.changes import ABSENT, ChangeKind, FileImage
-from wap_kernel.state.changes.apply_plan import ApplyUnit, is_within, map_back
+from wap_kernel.state.changes.apply_plan import ApplyUnit, is_within, list_parents, map_back
 from wap_kernel.state.changes.folder_cache import FolderCache
 from wap_kernel.state.changes.tree_manifest import TreeManifest, make_image, walk_tree
 
@@ -83,7 +83,7 @@ class Comparison:
         tree = None
         newer: list[str] = []
         if now.kind == "folder" and change.kind in (ChangeKind.CHANGED, ChangeKind.DELETED, ChangeKind.CREATED):
-            tree, newer = self._read_tree(unit, location)
+            tree, newer = self._read_tree(unit, location, found)
         if is_within(unit.path, self._overwrite):
             if change.kind is ChangeKind.CREATED:
                 unit = replace(unit, change=replace(change, kind=ChangeKind.CHANGED))
@@ -114,15 +114,19 @@ class Comparison:
             return ComparedUnit(unit, conflicts=(source,))
         return ComparedUnit(unit, make_image(found))
 
-    def _read_tree(self, unit: ApplyUnit, location: Location) -> tuple[TreeManifest, list[str]]:
-        """Return the manifest of a folder, and the files in it that changed after the layer began."""
+    def _read_tree(self, unit: ApplyUnit, location: Location, top: os.stat_result) -> tuple[TreeManifest, list[str]]:
+        """Return the manifest of a folder, and what changed in it after the layer began.
+
+        Folders count as well: one that was moved there since brings files that did not change.
+        """
         images: dict[str, FileImage] = {}
-        newer: list[str] = []
+        newer = {unit.path: True} if top.st_ctime_ns > self._began_ns else {}
         for path, found, target in walk_tree(location.fd, location.name):
             images[path] = make_image(found, target)
-            if found.st_ctime_ns > self._began_ns and not stat.S_ISDIR(found.st_mode):
-                newer.append(f"{unit.path}/{path}")
-        return TreeManifest(images), newer
+            if found.st_ctime_ns > self._began_ns:
+                newer[f"{unit.path}/{path}"] = stat.S_ISDIR(found.st_mode)
+        above = list_parents(path for path, is_folder in newer.items() if not is_folder)
+        return TreeManifest(images), [path for path, is_folder in newer.items() if not (is_folder and path in above)]
 
 
 def _is_like(now: FileImage, before: FileImage) -> bool:
