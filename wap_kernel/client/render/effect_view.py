@@ -25,6 +25,7 @@ def effect_blocks(effect: Data, room: Room, prefix: str) -> list[Block]:
     facts = ["timed out"] if effect.get("timedOut") else [f"exit {effect.get('exitCode', '')}"]
     counted = Row(
         (
+            Span("It "),
             Span(summarize_effect(effect), "strong"),
             Span(". It has run on a layer; nothing is applied yet.", "muted"),
         ),
@@ -113,4 +114,4 @@ def _output(effect: Data, room: Room, prefix: str) -> list[Block]:
     for stream, bar in (("stdout", "|"), ("stderr", "!")):
         if text := str(effect.get(stream) or ""):
             found += output_blocks(text, room.characters // 8, room.lines, bar, prefix)
-    return found
+    return [muted_row("its output:"), *found] if found else []

@@ -126,6 +126,8 @@ def _facts(event: Event) -> list[str]:
     facts += [count_diff_lines(str(event["diff"]))] if event.get("diff") else []
     facts += [units.format_duration(event["durationMs"])] if isinstance(event.get("durationMs"), int | float) else []
     facts += ["not UTF-8: some bytes are shown replaced"] if event.get("isLossy") else []
+    left = len(event.get("refusedChanges", ())) + len(event.get("conflicts", ()))
+    facts += [f"{units.format_count(left, 'change')} not applied"] if left else []
     for name in ("restored", "applied"):
         facts += [f"{units.format_count(len(event[name]), 'path')} {name}"] if name in event else []
     return facts

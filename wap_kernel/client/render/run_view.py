@@ -26,6 +26,8 @@ from wap_kernel.client.render.output_view import FullOutput, output_blocks
 
 Event = Mapping[str, Any]
 
+NOTE = "wap: not applied"
+"""The beginning of the server's lines in stderr about changes that were not applied."""
 OMISSION_MARK = " bytes left out ...]"
 """The mark in an output whose middle the event omits."""
 STATUSES: dict[str, Tone] = {
@@ -151,7 +153,8 @@ class _Bodies:
         for stream, bar in (("stdout", "|"), ("stderr", "!")):
             if characters := self._room.get((index, stream)):
                 whole = self._full_output(event, stream)
-                found += output_blocks(str(event[stream]), characters, self._lines, bar, self._prefix, whole)
+                text = _without_notes(event, stream)
+                found += output_blocks(text, characters, self._lines, bar, self._prefix, whole)
         if characters := self._room.get((index, "content")):
             found += self._content(event, characters)
         if isinstance(closest := event.get("closest"), dict):
@@ -189,6 +192,17 @@ class _Bodies:
             muted_row(f"The closest is at line {start}{alike}:", is_below=True),
             preformatted(excerpt, gutter=numbers),
         ]
+
+
+def _without_notes(event: Event, stream: str) -> str:
+    """Return the output without the server's last lines about changes that were not applied: rows name them."""
+    text = str(event[stream])
+    if stream == "stdout" or not (event.get("refusedChanges") or event.get("conflicts")):
+        return text
+    lines = text.splitlines(keepends=True)
+    while lines and lines[-1].startswith(NOTE):
+        lines.pop()
+    return "".join(lines)
 
 
 def _path_rows(event: Event) -> list[Block]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from wap_kernel.client.render.effect_text import summarize_effect
-from wap_kernel.model.safe_text import escape_invisible, escape_one_line
+from wap_kernel.model.text import escape_invisible, escape_one_line
 
 Write = Callable[[str], object]
 Event = Mapping[str, Any]

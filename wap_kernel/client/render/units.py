@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import NamedTuple
 
-from wap_kernel.model.safe_text import escape_invisible, escape_one_line
+from wap_kernel.model.text import escape_invisible, escape_one_line
 
 __all__ = [
     "LINE_COST",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.html_reader import is_shown
 from wap_kernel.client.render.transcript import JsonLines, Transcript, render_event, render_pending_approval
-from wap_kernel.model.safe_text import escape_invisible
+from wap_kernel.model.text import escape_invisible
 
 AT = {"timestamp": "2024-01-15T10:30:00Z"}
 

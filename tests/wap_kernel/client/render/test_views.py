@@ -93,7 +93,7 @@ def test_a_question_shows_what_the_command_did_on_its_layer(recorded: Recorded) 
     for written in (plain, rich):
         assert "deletes 1 file and 2 folders. It has run on a layer; nothing is applied yet." in written
     lines = [line.strip() for line in plain.split("\n")]
-    assert [line for line in lines if line.startswith("deletes ")][1:] == [
+    assert [line for line in lines if line.startswith("deletes ")] == [
         "deletes folder data",
         "deletes folder data/deep",
         "deletes data/deep/x.txt (+0 −1)",  # noqa: RUF001
@@ -179,11 +179,15 @@ def test_a_shared_command_says_before_and_after_that_it_is_not_undone() -> None:
 
 def test_changes_that_were_not_applied_are_named_with_the_next_step() -> None:
     refused = [{"path": f"{number}", "rule": "r", "reason": "Hook"} for number in range(12)]
+    stderr = "wap: not applied by make\nhm\nwap: not applied: 0, 1 (see refusedChanges)\n"
     event = {"type": "shell", "command": "make", "success": True, "conflicts": ["a", "b"], "refusedChanges": refused}
+    event |= {"stderr": stderr}
     plain = text(RunResult({"runId": "run_1", "status": "completed", "events": [event]}))
     assert "changed meanwhile, and left as they are now: a, b" in plain
     assert "not applied: 0 (Hook)" in plain and "… 2 more not applied" in plain
     assert "To take the command's version instead: %wap apply run_1" in plain
+    assert "done    run make (14 changes not applied)" in plain
+    assert "! wap: not applied by make\n          ! hm\n" in plain and "see refusedChanges" not in plain
 
 
 def test_an_atomic_run_with_conflicts_can_be_applied() -> None:
