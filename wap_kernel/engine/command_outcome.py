@@ -12,7 +12,7 @@ from wap_kernel.model.hints import longer_timeout
 from wap_kernel.model.operations import RunCommand
 from wap_kernel.model.paths import render_path
 from wap_kernel.model.results import CommandResult, Limits, RefusedPath
-from wap_kernel.model.safe_text import escape_one_line
+from wap_kernel.model.text import escape_one_line
 from wap_kernel.policy.effects.judge import RefusedChange
 
 NOT_FOUND = 127

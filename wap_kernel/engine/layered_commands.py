@@ -66,9 +66,11 @@ class _OpenLayer:
     is_retained: bool = False
 
     def keep(self, context: CallContext, reason: str) -> None:
-        if self.is_batch:
+        if self.is_batch or context.run is None:
             return
         self.is_retained = True
+        if reason in RETAINED_REASONS:
+            context.recorder.begin()  # the run that a person applies
         owner = {"run": context.run, "position": context.position, "step": context.step, "reason": reason}
         self.layer.write_note(OWNER, owner)
 
@@ -260,12 +262,20 @@ class LayeredCommands:
     def find_layers(self, run: str, reasons: Collection[str]) -> list[Layer]:
         """Return the layers that a run keeps for one of these reasons, oldest first; the caller closes them."""
         found: list[Layer] = []
-        for listed in self.layers.list():
-            owner = listed.read_note(OWNER) or {}
-            if owner.get("run") == run and owner.get("reason") in reasons:
-                with suppress(NotFound):
-                    found.append(self.layers.load(listed.id))
+        for listed in self._list_layers(run, reasons):
+            with suppress(NotFound):
+                found.append(self.layers.load(listed.id))
         return found
+
+    def has_changes(self, run: str) -> bool:
+        """Return whether a run has left changes in a layer that `apply_retained` applies."""
+        return any(True for _ in self._list_layers(run, RETAINED_REASONS))
+
+    def _list_layers(self, run: str, reasons: Collection[str]) -> Iterator[Layer]:
+        for layer in self.layers.list():
+            owner = layer.read_note(OWNER) or {}
+            if owner.get("run") == run and owner.get("reason") in reasons:
+                yield layer
 
     def assign(self, identifier: str, run: str) -> None:
         """Make a layer that waits for an approval belong to another run: that of the call that waits."""

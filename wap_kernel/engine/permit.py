@@ -1,4 +1,4 @@
-"""The files, limits and confinement of one allowed operation."""
+"""The options of one execution of an operation, and the files, limits and confinement that it may use."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from wap_kernel.files.interface import Files, Guard
 from wap_kernel.model.changes import ChangeSet
 from wap_kernel.model.command import Confinement, Deadline
 from wap_kernel.model.results import Limits
+from wap_kernel.policy.current import BoundPolicy
 from wap_kernel.policy.effects.judge import EffectJudgement
 from wap_kernel.policy.paths.sandbox_masks import Masks
 from wap_kernel.policy.verdict import Verdict
@@ -43,3 +44,24 @@ class Permit:
     """The layer of an atomic or simulated batch, which takes all of its changes."""
     on_start: Callable[[], None] = lambda: None
     """A function that raises if the command must not start."""
+
+
+@dataclass(frozen=True)
+class ExecutionOptions:
+    """Options of one execution that only the engine understands."""
+
+    approved: bool = False
+    """A person approved this operation, so a verdict of ask allows it. A verdict of deny still denies it."""
+    policy: BoundPolicy | None = None
+    """The policy, where the run looked it up a moment ago for this operation and its neighbours."""
+    overlay: Files | None = None
+    """The files of a dry run where there are no layers; they receive the changes instead of the workspace."""
+    layer: Layer | None = None
+    """The layer of an atomic or simulated batch, which receives the changes."""
+    pending: str | None = None
+    """The layer on which the command has run already, where a person has approved its effect since."""
+    on_start: Callable[[], None] = lambda: None
+    """A function that raises if the command must not start: it is not the one any more that a person approved."""
+
+
+DEFAULTS = ExecutionOptions()

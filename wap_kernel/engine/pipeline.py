@@ -13,10 +13,9 @@ from dataclasses import replace
 
 from wap_kernel.engine.actions import Actions
 from wap_kernel.engine.bulk_create import BulkCreate, NewFile
-from wap_kernel.engine.execution_options import DEFAULTS, ExecutionOptions
 from wap_kernel.engine.fast_path import FastPath
 from wap_kernel.engine.judge import Judge
-from wap_kernel.engine.permit import Permit
+from wap_kernel.engine.permit import DEFAULTS, ExecutionOptions, Permit
 from wap_kernel.files.contained.root import Root
 from wap_kernel.files.interface import Locks
 from wap_kernel.files.read import WholeFile

@@ -18,7 +18,7 @@ from wap_kernel.model.errors import Conflict
 from wap_kernel.model.operations import RunCommand
 from wap_kernel.model.paths import render_path
 from wap_kernel.model.results import CommandResult
-from wap_kernel.model.safe_text import escape_one_line
+from wap_kernel.model.text import escape_one_line
 from wap_kernel.policy.paths.sandbox_masks import Masks
 from wap_kernel.providers.base import Provider
 

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from wap_kernel.model.errors import ProviderUnavailable
 from wap_kernel.model.policy import Grant
-from wap_kernel.model.timestamps import utc_now
+from wap_kernel.model.text import utc_now
 from wap_kernel.state.schema import connect
 
 

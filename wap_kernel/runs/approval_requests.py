@@ -24,7 +24,7 @@ from wap_kernel.model.limits import APPROVAL_SECONDS
 from wap_kernel.model.operations import Operation, RevertRun, RunCommand
 from wap_kernel.model.policy import Grant
 from wap_kernel.model.run import Approval, Step
-from wap_kernel.model.timestamps import format_epoch
+from wap_kernel.model.text import format_epoch
 from wap_kernel.policy.commands.command_evidence import collect_command_evidence, list_bound_paths
 from wap_kernel.policy.commands.named_paths import Surroundings
 from wap_kernel.redaction.results import CurrentRedactor, redact_value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -39,7 +40,11 @@ class CallRun:
             owner = services.workspace.lease.id
             options = BatchOptions(call=self._step.tool)
             new = NewRun(self._id, self._caller, self._dialect, options, (_without_content(self._step),), owner)
-            self._run = services.store.create(new)
+            try:
+                self._run = services.store.create(new)
+            except BaseException:
+                services.active_calls.discard(self._id)
+                raise
 
     def complete(self, result: Result) -> Result:
         """End the run, and return the result with its id."""
@@ -50,16 +55,22 @@ class CallRun:
         return result.model_copy(update={"run_id": self._id}) if isinstance(result, ChangeResult) else result
 
     def fail(self, error: WapError) -> None:
-        """End the run of a call that failed; one that changed nothing is removed."""
+        """End the run of a call that failed; one that changed nothing, and left nothing to apply, is removed."""
         if self._run is None:
             return
-        if not self._services.workspace.history.has_changes(self._id):
-            self._services.store.remove(self._id)
-            self._services.active_calls.discard(self._id)
-            return
-        error.details = {**error.details, "runId": self._id}
-        event = self._services.events.write_failure(self._step.id, self._step.operation, error)
-        self._end(self._run, RunStatus.ERROR, event)
+        with suppress(WapError):  # the state cannot be written: recovery finds a run that no call performs
+            if self._has_changes():
+                error.details = {**error.details, "runId": self._id}
+                event = self._services.events.write_failure(self._step.id, self._step.operation, error)
+                self._end(self._run, RunStatus.ERROR, event)
+            else:
+                self._services.store.remove(self._id)
+        self._services.active_calls.discard(self._id)
+
+    def _has_changes(self) -> bool:
+        workspace = self._services.workspace
+        is_waiting = workspace.layered is not None and workspace.layered.has_changes(self._id)
+        return is_waiting or workspace.history.has_changes(self._id)
 
     def _end(self, run: Run, status: RunStatus, event: dict[str, Any]) -> None:
         self._services.store.change_status(run, RunStatus.RUNNING, status, position=1, events=[event])

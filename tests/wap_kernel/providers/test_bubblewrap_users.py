@@ -1,64 +1,56 @@
-"""bubblewrap for somebody who is not root, where the tests themselves run as root."""
+"""bubblewrap for an ordinary user, where the tests themselves run as root."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
 
 import pytest
 
-import wap_kernel
+from tests.support.agent_server import ORDINARY
+from tests.support.ordinary_user import open_user_folder, run_python, run_tests
 from tests.support.provider_workspace import skip_unless_works
 
-AS_SOMEBODY = """
-import json, os, sys, tempfile
-import jupyter_core.paths, psutil
+HERE = Path(__file__).parent
+SCRIPT = """
+import json, sys
 from pathlib import Path
+from tests.support.layer_workspace import describe
 from tests.support.provider_workspace import Scene
 from wap_kernel.providers import bubblewrap
-os.setgroups([]); os.setresgid(54321, 54321, 54321); os.setresuid(54321, 54321, 54321)
 folder = Path(sys.argv[1])
-(folder / ".git/hooks").mkdir(parents=True)
-(folder / ".env").write_text("the secret")
-scene = Scene("bubblewrap", folder)
-outcome = scene.run(
+(folder / "ws/.git/hooks").mkdir(parents=True)
+(folder / "ws/.env").write_text("the secret")
+scene = Scene("bubblewrap", folder / "ws", state=folder / "state")
+guards = dict(hidden=(".env",), read_only=(".git/hooks",), pinned=(".git",))
+command = (
     "id -u; cat .env; touch made .git/hooks/x; mv .git x; echo $?; head -c 3000 /proc/1/environ | grep -c s3cret;"
-    " unshare -U true 2>/dev/null || echo none; (setsid sleep 1000 &) ; exit 9",
-    hidden=(".env",), read_only=(".git/hooks",), pinned=(".git",),
+    " unshare -U true 2>/dev/null || echo none; (setsid sleep 1000 &) ; exit 9"
 )
+outcome, changes = scene.run_on_layer(command, **guards)
+shared = scene.run(command, **guards)
 scene.close()
-print(json.dumps([outcome.stdout, outcome.exit_code, bubblewrap.probe().promises]))
+print(json.dumps([outcome.stdout, outcome.exit_code, describe(changes), shared.stdout, bubblewrap.probe().promises]))
 """
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="the other tests run as an ordinary user already")
-def test_as_somebody_who_is_not_root() -> None:
+def test_a_command_of_an_ordinary_user() -> None:
     skip_unless_works("bubblewrap")
-    repository = Path(wap_kernel.__file__).parents[1]
-    with tempfile.TemporaryDirectory(prefix="wap-somebody-") as name:
-        copied = Path(name)
-        copied.chmod(0o755)
-        for part in ("wap_kernel", "tests"):
-            shutil.copytree(repository / part, copied / part, ignore=shutil.ignore_patterns("__pycache__"))
-        workspace = copied / "ws"
-        workspace.mkdir()
-        os.chown(workspace, 54321, 54321)
-        done = subprocess.run(
-            [sys.executable, "-c", AS_SOMEBODY, str(workspace)],
-            cwd=copied,
-            env={"PATH": "/usr/bin:/bin", "HOME": str(workspace), "PYTHONDONTWRITEBYTECODE": "1"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+    with open_user_folder() as folder:
+        done = run_python(folder, "-c", SCRIPT, str(folder))
         assert done.returncode == 0, done.stderr
-        stdout, exit_code, promises = json.loads(done.stdout)
-        assert (stdout, exit_code) == ("54321\n1\n0\nnone\n", 9)
+        stdout, exit_code, changes, shared, promises = json.loads(done.stdout)
+        assert (stdout, exit_code) == (f"{ORDINARY}\n1\n0\nnone\n", 9)
+        assert changes == ["created made"]
+        assert shared == stdout
         assert promises["files outside"]
-        assert (workspace / "made").stat().st_uid == 54321
-        assert os.listdir(workspace / ".git/hooks") == []
+        assert (folder / "ws/made").stat().st_uid == ORDINARY
+        assert os.listdir(folder / "ws/.git/hooks") == []
+
+
+@pytest.mark.parametrize("name", ["test_bubblewrap.py", "test_confinement.py"])
+def test_as_an_ordinary_user(name: str) -> None:
+    skip_unless_works("bubblewrap")
+    with open_user_folder() as folder:
+        run_tests(folder, str(HERE / name), "-k", "not gvisor")

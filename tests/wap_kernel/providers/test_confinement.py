@@ -341,6 +341,8 @@ OF_THE_HOSTS_KERNEL = {"new user namespaces", "new mount namespaces", "any setti
 def test_cannot_gain_privileges(make_scene: MakeScene, name: str, what: str) -> None:
     if name == "gvisor" and what in OF_THE_HOSTS_KERNEL:
         pytest.skip("gvisor has a kernel of its own")
+    if os.geteuid() != 0 and what == "any setting of the kernel":
+        pytest.skip("an ordinary user may set those of the IPC namespace, which is the command's own")
     scene = make_scene(name)
     (scene.folder / "file").touch()
     command, expected = PRIVILEGES[what]

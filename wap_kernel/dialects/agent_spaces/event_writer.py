@@ -23,7 +23,7 @@ from wap_kernel.model.results import (
     RevertResult,
     WriteResult,
 )
-from wap_kernel.model.timestamps import format_timestamp
+from wap_kernel.model.text import format_timestamp
 from wap_kernel.redaction.results import PATTERN_REDACTOR, Redact, redact_value
 
 TIMED_OUT = 124

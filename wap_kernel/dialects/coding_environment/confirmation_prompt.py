@@ -28,7 +28,7 @@ from wap_kernel.model.operations import (
     WriteFile,
 )
 from wap_kernel.model.paths import render_path
-from wap_kernel.model.safe_text import escape_invisible, escape_one_line
+from wap_kernel.model.text import escape_invisible, escape_one_line
 from wap_kernel.policy.commands.command_evidence import collect_command_evidence
 from wap_kernel.runs import approval_evidence
 from wap_kernel.state.undo.preview_diff import find_written_path, preview_difference

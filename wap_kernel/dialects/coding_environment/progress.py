@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
 from wap_kernel.model.caller import Caller
-from wap_kernel.model.safe_text import escape_invisible
+from wap_kernel.model.text import escape_invisible
 from wap_kernel.runs.runner import Runner
 
 Progress = Callable[[float, float | None, str], Awaitable[None]]

@@ -93,6 +93,9 @@ class DirectChanger:
             raise make_conflict(location.path)
 
     def append(self, location: Location, data: bytes) -> os.stat_result:
+        shared = read_shared_file(location)
+        if shared is not None:
+            return self.write(location, shared[0] + data, exclusive=False, mode=None, expected=shared[1])
         return append_to_file(location, data)[1]
 
     def unlink(self, location: Location, expected: str | None) -> None:
@@ -149,6 +152,25 @@ def put_back(exchange_names: Exchange, displaced: Location, target: Location, ne
         return True
     exchange_names(displaced.fd, displaced.name, target.fd, target.name)
     return False
+
+
+def read_shared_file(location: Location) -> tuple[bytes, str] | None:
+    """Return the content and the stamp of a file that has other names too, None for any other.
+
+    What is appended in place would change the file at those names as well, which no policy has judged.
+    """
+    found = os.stat(location.name, dir_fd=location.fd, follow_symlinks=False)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink == 1:
+        return None
+    if found.st_size > MAX_SHARED_BYTES:
+        raise TooLarge(
+            f"The file has several names and more than {MAX_SHARED_BYTES} bytes, so nothing is appended to it.",
+            hint="Append with a command.",
+            path=render_path(location.path),
+        )
+    descriptor = os.open(location.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=location.fd)
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read(), make_stamp(os.fstat(descriptor))
 
 
 def append_to_file(

@@ -10,7 +10,7 @@ from wap_kernel.client.render import Allowance, summarize_error, units
 from wap_kernel.client.results import ClientResult, Note, Problem, RunResult
 from wap_kernel.model.errors import Code, ProviderUnavailable, WapError
 from wap_kernel.model.limits import MAX_MAGIC_LINE_CHARACTERS
-from wap_kernel.model.safe_text import escape_invisible
+from wap_kernel.model.text import escape_invisible
 from wap_kernel.notebook.language import Completer, Line, execute_line, parse, parse_cell, usage
 from wap_kernel.notebook.magics.display import Screen, SilentScreen, open_screen
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from wap_kernel.model.policy import CommandRule, ShellPolicy, VerdictKind
 from wap_kernel.policy.commands.git_paths import find_messages
 from wap_kernel.policy.commands.mentions import CommandPattern, Mentions, list_restricted_commands
-from wap_kernel.policy.commands.name_lists import may_read_names
 from wap_kernel.policy.commands.named_commands import ask_if_named, is_short, search_line
 from wap_kernel.policy.commands.network_tools import limit_network, writes_content, writes_outside
+from wap_kernel.policy.commands.path_arguments import may_read_names
 from wap_kernel.policy.commands.program_lookup import BUILTINS
 from wap_kernel.policy.commands.rule_match import (
     CommandFacts,

@@ -9,7 +9,7 @@ from typing import Any
 
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.run import Approval, BatchOptions, Run, RunStatus
-from wap_kernel.model.timestamps import utc_now
+from wap_kernel.model.text import utc_now
 from wap_kernel.policy.grant_store import decode_grant
 from wap_kernel.runs.store.records import NewRun, sender_key
 

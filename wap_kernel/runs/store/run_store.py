@@ -18,7 +18,7 @@ from typing import Any
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import NotFound
 from wap_kernel.model.run import Approval, Run, RunStatus, dump_steps
-from wap_kernel.model.timestamps import utc_now
+from wap_kernel.model.text import utc_now
 from wap_kernel.runs.store import rows
 from wap_kernel.runs.store.records import LogEntry, NewRun, Progress, sender_key
 from wap_kernel.runs.store.rows import Event

@@ -22,7 +22,7 @@ from typing import Any, Literal, NamedTuple
 from wap_kernel.model.caller import NO_RECORDER, NO_RUN, CallContext, Caller
 from wap_kernel.model.errors import ApprovalRequired, NoSpace, PermissionDenied, ProviderUnavailable, WapError
 from wap_kernel.model.operations import Effect, Operation
-from wap_kernel.model.timestamps import format_epoch
+from wap_kernel.model.text import format_epoch
 from wap_kernel.redaction.results import PATTERN_REDACTOR, Redact, redact_value
 from wap_kernel.state.audit import hash_chain, query
 from wap_kernel.state.audit.hash_chain import ChainHead

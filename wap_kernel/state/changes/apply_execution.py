@@ -13,9 +13,9 @@ from wap_kernel.model.changes import ChangeKind
 from wap_kernel.model.errors import NO_SPACE_ERRNOS, Conflict, NoSpace, WapError
 from wap_kernel.state.changes.apply_plan import find_repository
 from wap_kernel.state.changes.change_log import LoggedChange, PendingApply
+from wap_kernel.state.changes.displacer import ChangeConflict
 from wap_kernel.state.changes.folder_cache import FolderCache
 from wap_kernel.state.changes.history import ChangeHistory
-from wap_kernel.state.changes.maker import ChangeConflict
 from wap_kernel.state.changes.staging import list_staged_folders
 
 LOCKED = 32

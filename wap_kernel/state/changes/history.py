@@ -15,8 +15,9 @@ from wap_kernel.files.interface import Guard, Locks, NullGuard
 from wap_kernel.model.changes import Change, ChangeSet
 from wap_kernel.model.paths import join_path
 from wap_kernel.state.changes.change_log import ChangeLog, LoggedChange
+from wap_kernel.state.changes.displacer import ChangeConflict, Gate
 from wap_kernel.state.changes.image_store import MAX_FILE_BYTES, MAX_TOTAL_BYTES, ImageStore
-from wap_kernel.state.changes.maker import ChangeConflict, ChangeMaker, Gate
+from wap_kernel.state.changes.maker import ChangeMaker
 from wap_kernel.state.changes.recorder import ChangeRecorder
 from wap_kernel.state.changes.tree_manifest import TreeManifest
 from wap_kernel.state.database import Database

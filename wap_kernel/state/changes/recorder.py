@@ -12,8 +12,9 @@ from wap_kernel.files.contained.component_walk import Location
 from wap_kernel.files.contained.handles import LocalFolder
 from wap_kernel.model.changes import ABSENT, Change, ChangeKind, FileImage
 from wap_kernel.state.changes.change_log import ChangeLog, LoggedChange, make_token
+from wap_kernel.state.changes.displacer import ChangeConflict
 from wap_kernel.state.changes.image_store import MAX_TOTAL_BYTES, ImageStore, make_not_storable
-from wap_kernel.state.changes.maker import ChangeConflict, ChangeMaker
+from wap_kernel.state.changes.maker import ChangeMaker
 from wap_kernel.state.changes.tree_manifest import TreeManifest, make_image, take_image
 
 _TRIES = 8

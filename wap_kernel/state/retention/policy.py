@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from wap_kernel.model.timestamps import format_epoch
+from wap_kernel.model.text import format_epoch
 
 DAY = 86400.0
 

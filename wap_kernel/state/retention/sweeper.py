@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from wap_kernel.files.contained.copies import remove_entry
 from wap_kernel.model.errors import ProviderUnavailable
-from wap_kernel.model.timestamps import format_epoch
+from wap_kernel.model.text import format_epoch
 from wap_kernel.state.audit import hash_chain
 from wap_kernel.state.changes import image_store
 from wap_kernel.state.retention.inventory import (

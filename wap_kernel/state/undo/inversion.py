@@ -11,8 +11,8 @@ from wap_kernel.files.contained.copies import remove_entry
 from wap_kernel.files.contained.renames import temporary_name
 from wap_kernel.model.changes import ABSENT, ChangeKind, FileImage
 from wap_kernel.state.changes.change_log import LoggedChange, make_token
+from wap_kernel.state.changes.displacer import ChangeConflict
 from wap_kernel.state.changes.history import ChangeHistory
-from wap_kernel.state.changes.maker import ChangeConflict
 from wap_kernel.state.changes.recorder import ChangeRecorder
 from wap_kernel.state.changes.tree_manifest import TreeManifest, take_image
 from wap_kernel.state.undo.survey import is_restored

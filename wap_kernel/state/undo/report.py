@@ -16,7 +16,7 @@ from wap_kernel.model.command import Deadline
 from wap_kernel.model.errors import Conflict
 from wap_kernel.model.operations import RevertRun
 from wap_kernel.model.paths import render_path
-from wap_kernel.model.safe_text import escape_one_line
+from wap_kernel.model.text import escape_one_line
 from wap_kernel.state.changes.history import ChangeHistory
 from wap_kernel.state.undo.net_changes import NetChange, fold_changes
 from wap_kernel.state.undo.revert import RunReverter, check_survey

@@ -18,8 +18,8 @@ from wap_kernel.model.errors import NO_SPACE_ERRNOS, Conflict, NoSpace, Permissi
 from wap_kernel.model.paths import render_path
 from wap_kernel.model.results import RevertResult
 from wap_kernel.state.changes.change_log import LoggedChange
+from wap_kernel.state.changes.displacer import ChangeConflict
 from wap_kernel.state.changes.history import ChangeHistory
-from wap_kernel.state.changes.maker import ChangeConflict
 from wap_kernel.state.directory import open_lock
 from wap_kernel.state.file_lock import lock_within
 from wap_kernel.state.undo.inversion import Inverter

@@ -17,7 +17,7 @@ import pytest
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.changes import FileImage
 from wap_kernel.model.operations import CreateDirectory
-from wap_kernel.model.timestamps import format_epoch
+from wap_kernel.model.text import format_epoch
 from wap_kernel.state import schema
 from wap_kernel.state.audit import hash_chain
 from wap_kernel.state.audit.log import Audit

@@ -1,8 +1,14 @@
-"""Escape control, invisible and direction-changing characters, so that text cannot mislead the person who reads it."""
+"""Write text for people: escape characters that could mislead them, and format timestamps.
+
+Escaped are control, invisible and direction-changing characters. Timestamps are UTC, to the millisecond, ending in Z.
+"""
 
 from __future__ import annotations
 
+import math
 import unicodedata
+from datetime import datetime, timezone
+from functools import lru_cache
 
 _BLANK = frozenset(
     map(
@@ -39,3 +45,27 @@ def is_visible(one: str) -> bool:
 
 def _escape(one: str) -> str:
     return one.encode("unicode_escape").decode("ascii")
+
+
+# -- timestamps
+
+
+def format_timestamp(moment: datetime) -> str:
+    if moment.tzinfo is not timezone.utc:
+        moment = moment.astimezone(timezone.utc)
+    return f"{moment.isoformat(timespec='milliseconds')[: -len('+00:00')]}Z"
+
+
+def format_epoch(seconds: float) -> str:
+    whole = math.floor(seconds)
+    return f"{_format_second(whole)}.{int((seconds - whole) * 1000):03}Z"
+
+
+@lru_cache(maxsize=4)
+def _format_second(seconds: int) -> str:
+    # Cached: thousands of records fall into the same second.
+    return datetime.fromtimestamp(seconds, timezone.utc).isoformat()[: -len("+00:00")]
+
+
+def utc_now() -> str:
+    return format_timestamp(datetime.now(timezone.utc))

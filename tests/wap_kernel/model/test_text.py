@@ -7,7 +7,7 @@ import unicodedata
 import pytest
 
 from wap_kernel.client.render import units
-from wap_kernel.model.safe_text import escape_invisible, escape_one_line
+from wap_kernel.model.text import escape_invisible, escape_one_line
 
 IGNORABLE = [
     *(0x00AD, 0x034F, 0x061C, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x3164, 0xFEFF, 0xFFA0),
