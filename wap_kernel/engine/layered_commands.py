@@ -45,7 +45,7 @@ UNSTORED_SECONDS = 60.0
 OUTCOME = "outcome"
 OWNER = "owner"
 APPROVED = "approved"
-SHOWN = "shown"
+PREVIEW = "preview"
 """The notes of a layer: the outcome of its command, the run that it belongs to, the approved effects, and the digest of
 the effect that an approval shows."""
 
@@ -151,26 +151,26 @@ class LayeredCommands:
         In a batch it holds for later steps too, as long as they leave what it is about as it was.
         """
         verdict, layer = permit.asks_for or judgement.ask, opened.layer
-        before = layer.read_note(_name_note(SHOWN, context)) if permit.pending is not None else None
+        before = layer.read_note(_name_note(PREVIEW, context)) if permit.pending is not None else None
         if context.dry_run or (verdict is None and before is None):
             return
-        shown = {**(before or {}), **_describe_verdict(verdict)}
-        shown["digest"] = self._digest(layer, changes)
-        asked = [shown["rule"], shown["reason"], self._digest(layer, changes, judgement.asked)]
+        preview = {**(before or {}), **_describe_verdict(verdict)}
+        preview["digest"] = self._digest(layer, changes)
+        asked = [preview["rule"], preview["reason"], self._digest(layer, changes, judgement.asked)]
         approved = layer.read_note(APPROVED) or []
-        if before is not None and before["digest"] == shown["digest"]:
+        if before is not None and before["digest"] == preview["digest"]:
             layer.write_note(APPROVED, [*approved, asked])
             return
         if permit.asks_for is None and before is None and asked in approved:
             return
         layer.write_note(_name_note(OUTCOME, context), vars(outcome))
-        layer.write_note(_name_note(SHOWN, context), shown)
+        layer.write_note(_name_note(PREVIEW, context), preview)
         opened.keep(context, "approval")
         refusal = UnapprovedEffect(
-            f"{shown['reason']}: a person must agree first.",
-            hint=shown["suggestion"] or "It has run on a layer, and a person sees what it would change.",
-            rule=shown["rule"],
-            reason=shown["reason"],
+            f"{preview['reason']}: a person must agree first.",
+            hint=preview["suggestion"] or "It has run on a layer, and a person sees what it would change.",
+            rule=preview["rule"],
+            reason=preview["reason"],
         )
         refusal.preview = describe_effect(layer, layer.lower.guarded_by(permit.guard), outcome, changes, judgement)
         raise refusal

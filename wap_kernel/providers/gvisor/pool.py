@@ -55,7 +55,7 @@ class _IdleSandbox:
     fresh: Layer | None = None
     """The layer that was made for this sandbox, until a command claims it."""
     sandbox: GvisorSandbox | None = None
-    """None while the sandbox starts, and where it could not start."""
+    """The sandbox, None while it starts and where it could not start."""
     ready: threading.Event = field(default_factory=threading.Event)
     since: float = field(default_factory=time.monotonic)
 
