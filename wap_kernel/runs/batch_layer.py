@@ -37,10 +37,15 @@ class BatchLayer:
             found = self._layered.find_layers(self._run.id, (BATCH,))
             if not found and self._run.position:
                 raise NotFound("The layer of this run is gone, and with it what the run changed.", hint="Run it again.")
-            self._layer = found[0] if found else self._layered.layers.create()
-            if not found:
-                self._layer.write_note(OWNER, {"run": self._run.id, "reason": BATCH})
-            self._layer.hold()
+            layer = found[0] if found else self._layered.layers.create()
+            try:
+                if not found:
+                    layer.write_note(OWNER, {"run": self._run.id, "reason": BATCH})
+                layer.hold()
+            except BaseException:
+                layer.close()
+                raise
+            self._layer = layer  # only now: until it is mounted, its files are those of the workspace
         return self._layer
 
     def release(self) -> None:
