@@ -179,11 +179,6 @@ class RevertResult(Result):
 
     restored: list[str]
     left: list[str] | None = None
-    not_undone: list[str] | None = None
-    """The paths that the run changed, or may have changed, and that a revert never covers.
-
-    These are `.git`, installed packages, and `.` for a command that was interrupted with the server.
-    """
 
 
 class AppliedChanges(Result):

@@ -43,6 +43,13 @@ _COUNTED = {word: word for word in ("done", "would", "undone", "failed", "denied
 _COUNTED["would"] = "would be done"
 _UNDOABLE = ("createFile", "editFile", "deleteFile", "moveFile", "copyFile", "createDirectory")
 _READING = ("message", "readFile")
+_PATH_LABELS = {
+    "left": "left as they are",
+    "notUndone": "not undone",
+    "paths": "in the way",
+    "conflicts": "changed meanwhile, and left as they are now",
+}
+"""Fields of an event that hold paths, and the words before them."""
 _CONTENTS = ("diff", "stdout", "stderr", "content")
 
 
@@ -207,12 +214,9 @@ def _without_notes(event: Event, stream: str) -> str:
 
 def _path_rows(event: Event) -> list[Block]:
     """Return the paths in the way of a revert, those that it did not restore, and changes that were not applied."""
-    is_of_run = event.get("type") == "error"
-    details = event.get("details", {}) if is_of_run else event
-    labels = {"left": "left as they are", "notUndone": "not undone" if is_of_run else "never undone"}
+    details = event.get("details", {}) if event.get("type") == "error" else event
     found: list[Block] = []
-    labels |= {"paths": "in the way", "conflicts": "changed meanwhile, and left as they are now"}
-    for field, label in labels.items():
+    for field, label in _PATH_LABELS.items():
         if paths := details.get(field):
             listed = ", ".join(map(str, paths[:20])) + (f" and {len(paths) - 20} more" if len(paths) > 20 else "")
             found.append(Row((Span(f"{label}: ", "muted"), Span(units.truncate_line(listed), "code")), is_below=True))

@@ -167,8 +167,6 @@ class OtherEvent(_Outcome):
     """Run that was to be undone."""
     restored: list[str] | None = None
     left: list[str] | None = None
-    not_undone: list[str] | None = None
-    """Folders that undo leaves alone, such as `.git`, and that have changed."""
     paths: list[str] | None = None
     """Paths that conflict with the operation."""
     applied: list[str] | None = None

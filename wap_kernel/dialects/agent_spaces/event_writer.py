@@ -173,7 +173,7 @@ def _changed(_: Operation, result: PathResult) -> Event:
 
 
 def _reverted(_: Operation, result: RevertResult) -> Event:
-    return {"restored": result.restored, "left": result.left, "notUndone": result.not_undone}
+    return {"restored": result.restored, "left": result.left}
 
 
 def _applied(_: Operation, result: AppliedChanges) -> Event:
