@@ -15,7 +15,7 @@ from itertools import islice
 
 from wap_kernel.files.interface import FileKind
 from wap_kernel.files.stamps import Stamp, Stamps
-from wap_kernel.model.paths import relative_to, split_path
+from wap_kernel.model.paths import split_path
 from wap_kernel.providers.host_paths import resolve_links
 
 MAX_ENTRIES = 256
@@ -51,8 +51,8 @@ class LinkTargets:
 
     def add(self, path: str, level: int, *, is_searched: bool = False) -> None:
         """Add an absolute name with its protection, unless it lies in none of the folders."""
-        for folder in self._folders:
-            names = _enter(path, folder, self._resolve)
+        for folder, prefix in zip(self._folders, self._prefixes, strict=True):
+            names = self._enter(path, prefix)
             if names:
                 name = self._trees.setdefault(folder, _Name())
                 for each in names:
@@ -60,6 +60,16 @@ class LinkTargets:
                 name.level = max(name.level, level)
                 name.is_searched = name.is_searched or is_searched
                 return
+
+    def _enter(self, path: str, prefix: str) -> list[str] | None:
+        """Return the names that lead from a folder to `path`; links on the way to it are followed, none below."""
+        names = split_path(os.path.abspath(path))
+        reached = "/"
+        for number, name in enumerate(names):
+            reached = self._resolve(os.path.join(reached, name))
+            if f"{reached}/".startswith(prefix):
+                return [*split_path(reached[len(prefix) :]), *names[number + 1 :]]
+        return None
 
     def find(self) -> Mapping[str, int]:
         """Return absolute paths with their protection; the same object while nothing has changed."""
@@ -140,15 +150,3 @@ def _list_below(folder: str, tree: _Name) -> Iterator[tuple[str, int]]:
         if name.level:
             yield f"{folder}/{entry}", name.level
         yield from _list_below(f"{folder}/{entry}", name)
-
-
-def _enter(path: str, folder: str, resolve: Callable[[str], str]) -> list[str] | None:
-    """Return the names that lead from `folder` to `path`; links on the way to the folder are followed, none below."""
-    names = split_path(os.path.abspath(path))
-    reached = "/"
-    for number, name in enumerate(names):
-        reached = resolve(os.path.join(reached, name))
-        inside = relative_to(reached, folder)
-        if inside is not None:
-            return [*split_path(inside), *names[number + 1 :]]
-    return None
