@@ -40,6 +40,7 @@ RETAINED_REASONS = ("conflict", "cancelled", "failed")
 """The reasons for which a layer is kept that `apply_retained` applies."""
 RETENTION_SECONDS = 24 * 3600.0
 """Seconds for which a layer that was not applied is kept."""
+AWAITS_APPROVAL = "approval"
 UNSTORED_SECONDS = 60.0
 """Seconds for which a layer waits until the run that it belongs to is stored."""
 OUTCOME = "outcome"
@@ -165,7 +166,7 @@ class LayeredCommands:
             return
         layer.write_note(_name_note(OUTCOME, context), vars(outcome))
         layer.write_note(_name_note(PREVIEW, context), preview)
-        opened.keep(context, "approval")
+        opened.keep(context, AWAITS_APPROVAL)
         refusal = UnapprovedEffect(
             f"{preview['reason']}: a person must agree first.",
             hint=preview["suggestion"] or "It has run on a layer, and a person sees what it would change.",
@@ -293,7 +294,8 @@ class LayeredCommands:
             if reason in RETAINED_REASONS:
                 return layer.age_seconds < RETENTION_SECONDS
             # The run of a single call is stored after its layer.
-            return reason is not None and (layer.age_seconds < UNSTORED_SECONDS or is_needed(owner))
+            is_new = reason == AWAITS_APPROVAL and layer.age_seconds < UNSTORED_SECONDS
+            return reason is not None and (is_new or is_needed(owner))
 
         for layer in self.layers.list():
             if not is_wanted(layer) and layer.lock():
@@ -361,8 +363,9 @@ class LayeredCommands:
         try:
             yield opened
         finally:
-            opened.layer.close()
-            if not opened.is_retained:
+            if opened.is_retained:
+                opened.layer.close()
+            else:
                 opened.layer.discard()
 
 

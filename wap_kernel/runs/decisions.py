@@ -62,7 +62,7 @@ def apply_decision(services: RunServices, run: Run, decision: Decision, caller: 
     # The intent of the audit is queued before the decision is, and so stored with it or before it.
     with services.workspace.pipeline.audit_action(operation, caller, context):
         if not (_approve if decision.approved else _deny)(services, run, step, decided_approval, operation.grant):
-            raise Conflict("The approval was decided already.", hint="The run shows how.", runId=run.id)
+            raise _make_decided(run)
     fresh = services.store.require(run.id)
     vars(fresh)["steps"] = run.steps  # known already
     return fresh, decided_approval
@@ -70,8 +70,14 @@ def apply_decision(services: RunServices, run: Run, decision: Decision, caller: 
 
 def _find_changes(services: RunServices, run: Run, approval: Approval, step: Step) -> list[str]:
     """Return the paths that differ from what the approval showed."""
-    with open_batch_files(services.workspace, run) as files:
-        return services.approval_requests.changed_paths(approval, step, run.caller, files=files)
+    try:
+        with open_batch_files(services.workspace, run) as files:
+            return services.approval_requests.changed_paths(approval, step, run.caller, files=files)
+    except (Conflict, NotFound):  # the layer of the run is in use, or gone
+        current = services.store.approval(approval.id)
+        if current is None or current.decision is None:
+            raise
+        raise _make_decided(run) from None
 
 
 def _explain_no_grant(operation: Operation) -> str:
@@ -136,6 +142,10 @@ def _find_approval(store: RunStore, run: Run, decision: Decision) -> Approval:
     return approval
 
 
+def _make_decided(run: Run) -> Conflict:
+    return Conflict("The approval was decided already.", hint="The run shows how.", runId=run.id)
+
+
 def _renew_approval(services: RunServices, run: Run, approval: Approval, changed: list[str]) -> Conflict:
     """Replace an approval that shows what no longer holds, and return the Conflict that names the new one."""
     step = run.steps[approval.position]
@@ -148,7 +158,7 @@ def _renew_approval(services: RunServices, run: Run, approval: Approval, changed
     if not services.store.change_status(
         run, waiting, waiting, events=[event], decided_approval=void, new_approval=fresh
     ):
-        return Conflict("The approval was decided already.", hint="The run shows how.", runId=run.id)
+        return _make_decided(run)
     return Conflict(
         f"Changed since it was shown: {', '.join(changed)}.",
         hint="Look at the new approval and decide on that.",

@@ -177,11 +177,12 @@ class Layer:
 
     def discard(self) -> None:
         """Unmount the layer and remove everything that it holds; it is gone at once, and its files soon."""
-        self.close()
+        self.release()
         removed = os.path.join(os.path.dirname(self.folder), f"{REMOVED}{self.id}")
         with suppress(FileNotFoundError):
-            os.rename(self.folder, removed)
+            os.rename(self.folder, removed)  # under the lock: whoever waits for it finds that the layer is gone
             self._launcher.do_later(partial(remove_tree, removed))
+        self.close()
 
 
 class LayerStore:
