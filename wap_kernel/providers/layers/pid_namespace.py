@@ -36,6 +36,7 @@ START_SECONDS = 30.0
 """Seconds after which a sandbox that is not ready is given up."""
 _MARGIN_SECONDS = 2.0
 _POLL = 0.01
+_END_POLL = 0.0005
 _LONGEST_LINE = 100
 _LONGEST_REASON = 1000
 _CREDENTIALS = struct.Struct("3i")
@@ -203,7 +204,17 @@ class NamespacedCommand:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._await_init()
         self._launched.end()
+
+    def _await_init(self) -> None:
+        """Wait until the namespace has ended: bubblewrap may end first, and others would still write into a layer."""
+        deadline = time.monotonic() + supervisor.KILL_SECONDS
+        while self._init is not None and time.monotonic() < deadline:
+            found = supervisor.read_process(self._init.pid)
+            if found is None or found.start != self._init.start or found.state in "ZX":
+                break
+            time.sleep(_END_POLL)
 
     # -- the way to the end: generators that yield when to check again
 
