@@ -30,6 +30,7 @@ from wap_kernel.providers.kernelspecs import (
     read_base_prefix,
     read_kernelspecs,
 )
+from wap_kernel.providers.layers.change_reader import is_whiteout
 from wap_kernel.providers.mounts import HostPaths, ResolvedPath
 from wap_kernel.providers.process.environment import active_environments
 
@@ -80,7 +81,18 @@ def lstat_kind_below(files: Root, path: str) -> FileKind | None:
             "Protected files of the workspace were changed while the command was being started.",
             hint="Nothing was run. Try again.",
         ) from None
-    return None if found is None else found.kind
+    if found is None or (found.kind is FileKind.SPECIAL and _is_whiteout(files, path)):
+        return None
+    return found.kind
+
+
+def _is_whiteout(files: Root, path: str) -> bool:
+    """Return whether the device at `path` means on a layer that nothing is there; nobody can open it elsewhere."""
+    try:
+        with files.guarded_by(NullGuard()).locate(path) as location:
+            return is_whiteout(os.stat(location.name, dir_fd=location.fd, follow_symlinks=False))
+    except OSError:
+        return False
 
 
 def resolve_confinement(confinement: Confinement, files: Root) -> Confinement:

@@ -16,8 +16,11 @@ from wap_kernel.files.contained.atomic_write import Journal, StagedFile, Step, a
 from wap_kernel.files.contained.component_walk import Location
 from wap_kernel.files.contained.handles import LocalFolder, build_stat, special_file_error
 from wap_kernel.files.contained.renames import Exchange, exchange, rename_exclusive
-from wap_kernel.model.errors import Conflict
+from wap_kernel.model.errors import Conflict, TooLarge
 from wap_kernel.model.paths import render_path
+
+MAX_SHARED_BYTES = 64 * 1024 * 1024
+"""Bytes of a file with several names that is appended to: all of it is written anew."""
 
 
 class Changer(Protocol):

@@ -7,7 +7,7 @@ import os
 from dataclasses import replace
 
 from wap_kernel.files.contained.atomic_write import Journal, StagedFile, Step, check_writable
-from wap_kernel.files.contained.changer import append_to_file, make_conflict
+from wap_kernel.files.contained.changer import append_to_file, make_conflict, read_shared_file
 from wap_kernel.files.contained.component_walk import Location
 from wap_kernel.files.contained.handles import LocalFolder
 from wap_kernel.model.changes import ABSENT, Change, ChangeKind, FileImage
@@ -92,6 +92,9 @@ class ChangeRecorder:
         self._make(row, location, staged=beside, is_strict=is_strict)
 
     def append(self, location: Location, data: bytes) -> os.stat_result:
+        shared = read_shared_file(location)
+        if shared is not None:
+            return self.write(location, shared[0] + data, exclusive=False, mode=None, expected=shared[1])
         before = take_image(location.fd, location.name)
         expected = FileImage("file", before.mode, (before.size or 0) + len(data))
         row = self._begin(ChangeKind.APPENDED, location.path, before, expected)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 from wap_kernel.files.contained.copies import copy_entry, open_folder, remove_entry
 from wap_kernel.files.contained.renames import temporary_name
@@ -82,14 +82,24 @@ class Staging:
                 copies = os.open(os.path.dirname(path), _FOLDER)
                 try:
                     copy_entry(folder, name, copies, os.path.basename(path))
-                    return self._describe(path, copies, os.path.basename(path))
+                    return self._describe(unit, path, copies, os.path.basename(path))
                 finally:
                     os.close(copies)
-            return self._describe(path, folder, name)
+            return self._describe(unit, path, folder, name)
 
-    def _describe(self, path: str, folder: int, name: str) -> tuple[str, FileImage, TreeManifest | None]:
+    def _describe(
+        self, unit: ApplyUnit, path: str, folder: int, name: str
+    ) -> tuple[str, FileImage, TreeManifest | None]:
         image = take_image(folder, name)
-        return path, image, TreeManifest.take(folder, name) if image.kind == "folder" else None
+        if image.kind != "folder":
+            return path, image, None
+        tree = TreeManifest.take(folder, name)
+        judged = {change.path[len(unit.path) + 1 :] for change in unit.covered}
+        if not judged.issuperset(tree.images):
+            for below in sorted(tree.images.keys() - judged, reverse=True):
+                _remove_below(folder, name, below)
+            tree = TreeManifest.take(folder, name)
+        return path, image, tree
 
     def _stage_bare(self, unit: ApplyUnit) -> tuple[str, FileImage, TreeManifest | None]:
         near = self._store.is_near(self._root.fd)
@@ -175,6 +185,15 @@ def list_staged_folders(paths: Iterable[str | None], root: Root) -> set[str]:
     """Return the temporary folders of the workspace that staged entries were copied to."""
     folders = {os.path.dirname(path) for path in paths if path is not None}
     return {os.path.basename(folder) for folder in folders if os.path.dirname(folder) == root.path}
+
+
+def _remove_below(folder: int, name: str, path: str) -> None:
+    """Remove what is no change: the mark of a deletion, in a folder that is gone from the workspace meanwhile."""
+    with ExitStack() as stack:
+        *folders, last = path.split("/")
+        for each in (name, *folders):
+            folder = stack.enter_context(open_folder(folder, each))
+        remove_entry(folder, last)
 
 
 def _clean(folder: int, name: str, path: str) -> None:

@@ -85,6 +85,7 @@ def test_no_mark_of_the_overlay_and_no_setuid_bit_is_left(workspace: ChangeWorks
         ("mkdir n; echo c > n/f", "mkdir n; echo mine > n/f", ["n/f"]),
         ("rm -r d", "echo mine > d/new", ["d/new"]),
         ("rm -r d", "echo mine > d/x", ["d/x"]),
+        ("rm -r d", "mv old d/old", ["d", "d/old"]),  # the files in it did not change
         ("rm -r d; echo c > d", "echo mine > d/x", ["d/x"]),
         ("ln -sfn f l", "ln -sfn d l", ["l"]),
         ("chmod 600 f", "chmod 640 f", ["f"]),
@@ -94,7 +95,7 @@ def test_no_mark_of_the_overlay_and_no_setuid_bit_is_left(workspace: ChangeWorks
 def test_what_a_person_changed_meanwhile_stays_and_is_named(
     workspace: ChangeWorkspace, script: str, foreign: str, conflicts: list[str], atomic: bool
 ) -> None:
-    workspace.run_directly("echo f > f; mkdir d; echo x > d/x; ln -s x l; echo other > other")
+    workspace.run_directly("echo f > f; mkdir d old; echo x | tee d/x > old/y; ln -s x l; echo other > other")
     layer = workspace.run_on_layer(f"{script}; echo changed > other")
     changes = layer.read()
     workspace.run_directly(foreign)
@@ -326,3 +327,22 @@ print("same")
             command, capture_output=True, text=True, cwd=Path(__file__).parents[4], env=environment, check=False
         )
         assert found.stdout == "same\n", found.stderr
+
+
+def test_the_mark_of_a_deletion_is_no_file(workspace: ChangeWorkspace) -> None:
+    """A person deletes the folder in which a command deleted a file: no device is left in the workspace."""
+    workspace.run_directly("mkdir -p d/e; echo x | tee d/x d/e/x > d/y")
+    layer = workspace.run_on_layer("rm d/x d/e/x; echo new > d/new; chmod 500 d/e")
+    workspace.run_directly("rm -r d")
+    workspace.apply("run", layer)
+    assert sorted(workspace.tree()) == [".", "d", "d/e", "d/new"]
+
+
+@pytest.mark.parametrize("script", ["rm -r d", "rm -r d; mkdir d; echo c > d/c", "rm -r d; echo c > d"])
+def test_a_folder_that_a_person_moved_into_a_deleted_one_stays(workspace: ChangeWorkspace, script: str) -> None:
+    """Its files have not changed since, so only the folder shows it."""
+    workspace.run_directly("mkdir d old; echo x | tee d/x > old/y")
+    layer = workspace.run_on_layer(script)
+    workspace.run_directly("mv old d/old")
+    assert "d/old" in workspace.apply("run", layer).conflicts
+    assert (workspace.folder / "d/old/y").read_text() == "x\n"

@@ -188,3 +188,14 @@ def test_an_exchange_in_steps_exchanges(tmp_path: Path, kind: str) -> None:
     assert sorted(os.listdir(tmp_path)) == ["a", "b"]
     assert not (tmp_path / spare_name(inodes["a"])).exists()
     os.close(folder)
+
+
+def test_an_append_changes_a_file_at_one_of_its_names(workspace: ChangeWorkspace) -> None:
+    """Policy has judged the name that the operation names; and the store keeps a file that has other names."""
+    workspace.run_directly("echo 1 > a; ln a b")
+    workspace.write("append", "a", b"2\n", mode="append")
+    assert ((workspace.folder / "a").read_text(), (workspace.folder / "b").read_text()) == ("1\n2\n", "1\n")
+    workspace.revert("append", "revert")
+    assert (workspace.folder / "a").read_text() == "1\n"
+    workspace.root.append("b", b"3\n")  # without a record
+    assert ((workspace.folder / "a").read_text(), (workspace.folder / "b").read_text()) == ("1\n", "1\n3\n")
