@@ -26,7 +26,7 @@ from wap_kernel.state.changes.effect_digest import digest_effect
 from wap_kernel.state.changes.folder_cache import FolderCache
 from wap_kernel.state.changes.history import ChangeHistory, RecoveredChanges
 from wap_kernel.state.changes.image_store import MAX_TOTAL_BYTES
-from wap_kernel.state.changes.staging import Staging
+from wap_kernel.state.changes.staged_entries import StagedEntries
 from wap_kernel.state.changes.tree_manifest import take_image
 
 
@@ -70,7 +70,10 @@ class ChangeApplier:
         """
         history = self._history
         try:
-            with closing(Staging(upper, history.root, history.store)) as staging, FolderCache(history.root) as folders:
+            with (
+                closing(StagedEntries(upper, history.root, history.store)) as staging,
+                FolderCache(history.root) as folders,
+            ):
                 plan = plan_apply(changes, set(refused), self._make_folder_check(folders), make_token())
                 comparison = Comparison(folders, plan.units, began_ns, set(overwrite))
                 compared = [comparison.compare(unit) for unit in plan.units]
@@ -150,7 +153,7 @@ class ChangeApplier:
 
     def _stage(
         self,
-        staging: Staging,
+        staging: StagedEntries,
         chosen: Sequence[ComparedUnit],
         folders: FolderCache,
         run: str,
@@ -177,7 +180,7 @@ class ChangeApplier:
         return rows + last
 
     def _stage_unit(
-        self, staging: Staging, each: ComparedUnit, run: str, position: int, lost: Collection[str]
+        self, staging: StagedEntries, each: ComparedUnit, run: str, position: int, lost: Collection[str]
     ) -> LoggedChange:
         change, before, token = each.unit.change, each.before, make_token()
         if change.kind in (ChangeKind.CREATED, ChangeKind.CHANGED):
@@ -202,8 +205,8 @@ class ChangeApplier:
         unearned = stat.S_ISUID if before.kind == "folder" else stat.S_ISUID | stat.S_ISGID
         after = replace(before, mode=(change.after.mode or 0) & ~unearned)
         if change.kind is ChangeKind.TOUCHED and before.stamp is not None and change.after.stamp is not None:
-            kept, _, _ = before.stamp.rpartition(":")
-            after = replace(before, stamp=f"{kept}:{change.after.stamp.rpartition(':')[2]}")
+            identity, _, _ = before.stamp.rpartition(":")
+            after = replace(before, stamp=f"{identity}:{change.after.stamp.rpartition(':')[2]}")
         return LoggedChange(run, position, Change(change.path, change.kind, before, after), token)
 
     def _open_parents(self, chosen: Sequence[ComparedUnit], folders: FolderCache) -> dict[str, int]:

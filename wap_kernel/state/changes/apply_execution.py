@@ -16,7 +16,7 @@ from wap_kernel.state.changes.change_log import LoggedChange, PendingApply
 from wap_kernel.state.changes.displacer import ChangeConflict
 from wap_kernel.state.changes.folder_cache import FolderCache
 from wap_kernel.state.changes.history import ChangeHistory
-from wap_kernel.state.changes.staging import list_staged_folders
+from wap_kernel.state.changes.staged_entries import list_staged_folders
 
 LOCKED = 32
 """Changes up to which their paths are locked."""

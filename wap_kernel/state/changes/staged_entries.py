@@ -24,7 +24,7 @@ _MARK = ".overlay."
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Staging:
+class StagedEntries:
     """The new entries of one command. `upper` is a folder of our own in which nothing runs any more."""
 
     def __init__(self, upper: str, root: Root, store: ImageStore) -> None:
