@@ -66,6 +66,30 @@ def test_the_changes_of_a_command_are_applied_and_can_be_reverted(scene: Scene) 
     assert layers_of(scene) == []
 
 
+@pytest.mark.parametrize("caller", [PERSON, AGENT], ids=["person", "agent"])
+def test_what_git_did_is_reverted(scene: Scene, caller: Caller) -> None:
+    before = scene.tree()
+
+    async def scenario(scene: Scene) -> None:
+        identity = "-c user.name=ada -c user.email=ada@example.org"
+        made = await scene.run(shell(f"git init -q && git add . && git {identity} commit -qm one"), caller=caller)
+        assert made["events"][0]["exitCode"] == 0
+        head = (scene.root / ".git" / "refs" / "heads").glob("*")
+        (branch,) = head
+        first = branch.read_text()
+        again = await scene.run(
+            shell(f"echo more >> notes.txt; git {identity} commit -qam two; git checkout -qb other"), caller=caller
+        )
+        assert branch.read_text() != first
+        for run in (again, made):
+            assert (await scene.runner.wait((await scene.runner.revert(run["runId"], caller)).id, WAIT)).problems == 0
+            if run is again:
+                assert (branch.read_text(), (scene.root / "notes.txt").read_text()) == (first, "first\n")
+
+    play(scene, scenario)
+    assert scene.tree() == before
+
+
 def test_a_command_that_fails_has_its_changes_applied(scene: Scene) -> None:
     async def scenario(scene: Scene) -> None:
         (event,) = (await scene.run(shell("echo done > f; exit 3")))["events"]

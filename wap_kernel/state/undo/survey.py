@@ -15,6 +15,8 @@ from wap_kernel.state.changes.history import ChangeHistory
 from wap_kernel.state.changes.image_store import ImageStore
 from wap_kernel.state.undo.virtual_tree import NOTHING, Origin, VirtualEntry, VirtualTree
 
+GIT = ".git"
+
 
 @dataclass
 class RevertSurvey:
@@ -184,6 +186,8 @@ class Surveyor:
 
     def _is_refused(self, row: LoggedChange, guard: Guard, is_own: bool) -> bool:
         paths = [row.path] if row.change.source is None else [row.path, row.change.source]
+        if all(map(_lies_in_git, paths)):
+            return False  # closed to the file tools: a command wrote it, and policy judged that when it was applied
         is_folder = row.change.before.kind == "folder"
         if any(is_refused(guard, path, folder=is_folder, is_own=is_own) for path in paths):
             return True
@@ -213,6 +217,10 @@ def is_refused(guard: Guard, path: str, *, folder: bool, is_own: bool) -> bool:
     except PermissionDenied as error:
         return not is_own or error.details.get("rule") == "protected"
     return False
+
+
+def _lies_in_git(path: str) -> bool:
+    return GIT in path.casefold().split("/")
 
 
 def _holds_protected(guard: Guard, path: str) -> bool:
