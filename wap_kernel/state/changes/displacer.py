@@ -132,7 +132,7 @@ class Displacer:
     def _take_away(self, row: LoggedChange, target: Location) -> Location | None:
         """Rename an entry away, and return where it is; None where the filesystem renames no such folder."""
         near = self._store.is_near(target.fd)
-        displaced = self._store.at(row.token) if near else locate_beside(row, target)
+        displaced = self._store.at(row.token) if near else locate_temporary(row, target)
         try:
             with made_movable(target.fd, target.name):
                 os.rename(target.name, displaced.name, src_dir_fd=target.fd, dst_dir_fd=displaced.fd)
@@ -243,5 +243,5 @@ def read_inode(image: FileImage) -> str:
     return (image.stamp or "").partition(":")[0]
 
 
-def locate_beside(row: LoggedChange, target: Location) -> Location:
+def locate_temporary(row: LoggedChange, target: Location) -> Location:
     return Location(target.fd, temporary_name(row.token), "")

@@ -106,7 +106,7 @@ class ImageStore:
             self.equate_trees(run, token, originals, TreeManifest.take(self.fd, part))
         os.rename(part, token, src_dir_fd=self.fd, dst_dir_fd=self.fd)
 
-    def put_beside(self, name: str, target: Location, temporary: str) -> Location:
+    def prepare(self, name: str, target: Location, temporary: str) -> Location:
         """Return where a stored entry can be renamed to the target from: the store, or a copy beside the target."""
         if self.is_near(target.fd):
             return self.at(name)

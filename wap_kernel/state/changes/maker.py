@@ -18,7 +18,7 @@ from wap_kernel.state.changes.displacer import (
     Gate,
     Step,
     is_stamped,
-    locate_beside,
+    locate_temporary,
     read_inode,
 )
 from wap_kernel.state.changes.image_store import ImageStore
@@ -102,7 +102,7 @@ class ChangeMaker:
                     self._unmake_changed(row, target, staged)
                 case ChangeKind.DELETED:
                     if self._store.has(row.token):
-                        stored = self._store.put_beside(row.token, target, temporary_name(f"{row.token}-back"))
+                        stored = self._store.prepare(row.token, target, temporary_name(f"{row.token}-back"))
                         try:
                             self._displacer.rename_back(stored, target)
                         except FileExistsError:
@@ -124,7 +124,7 @@ class ChangeMaker:
         if not self._store.has(row.token):
             return
         if not is_stamped(take_image(self._store.fd, row.token), row.change.after):
-            stored = self._store.put_beside(row.token, target, temporary_name(f"{row.token}-back"))
+            stored = self._store.prepare(row.token, target, temporary_name(f"{row.token}-back"))
             if not self._displacer.exchange_back(row, target, stored):
                 if stored.fd != self._store.fd:
                     remove_entry(stored.fd, stored.name)
@@ -174,7 +174,7 @@ class ChangeMaker:
                 return row if is_stamped(now, after) else None
 
     def _recover_delete(self, row: LoggedChange, target: Location, is_strict: bool) -> LoggedChange | None:
-        displaced, is_stored = locate_beside(row, target), self._store.has(row.token)
+        displaced, is_stored = locate_temporary(row, target), self._store.has(row.token)
         if is_stored and not self._store.is_near(target.fd):  # a copy, which is complete
             remove_entry(displaced.fd, displaced.name)
             return row

@@ -82,14 +82,14 @@ class ChangeRecorder:
     def _write_staged(
         self, location: Location, staged: StagedFile, old: os.stat_result | None, *, is_strict: bool
     ) -> None:
-        after, beside = make_image(staged.stat), Location(location.fd, staged.name, location.path)
+        after, temporary = make_image(staged.stat), Location(location.fd, staged.name, location.path)
         if old is None:
             row = self._begin(ChangeKind.CREATED, location.path, ABSENT, after, token=staged.token)
         else:
             before = self._storable(location, make_image(old), None, staged.token)
             row = self._begin(ChangeKind.CHANGED, location.path, before, after, token=staged.token)
             staged.forget()  # the log names it from now on
-        self._make(row, location, staged=beside, is_strict=is_strict)
+        self._make(row, location, staged=temporary, is_strict=is_strict)
 
     def append(self, location: Location, data: bytes) -> os.stat_result:
         shared = read_shared_file(location)

@@ -91,7 +91,7 @@ class Inverter:
         if name is None:
             staged, path = self._stage_anew(row, target, token), None
         else:
-            staged = self._store.put_beside(name, target, temporary_name(token))
+            staged = self._store.prepare(name, target, temporary_name(token))
             path = os.path.join(self._store.folder, name) if staged.fd == self._store.fd else None
         try:
             done = self._recorder.put(target, staged, path, now, token=token, tree=tree, inverts=row.id)
