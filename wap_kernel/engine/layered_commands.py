@@ -11,24 +11,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from secrets import token_hex
 from typing import Any, TypeVar
 
 from wap_kernel.engine.command_outcome import Suggest, build_command, build_result, describe_refused, raise_unless_ended
 from wap_kernel.engine.disk_watch import watch_disk
-from wap_kernel.engine.effect_preview import EffectPreview, describe_effect
+from wap_kernel.engine.effect_approval import (
+    AWAITS_APPROVAL,
+    OUTCOME,
+    OWNER,
+    RETAINED_REASONS,
+    EffectApprovals,
+    OpenLayer,
+    name_note,
+)
 from wap_kernel.engine.permit import WALK_SECONDS, Permit
 from wap_kernel.model.caller import CallContext
 from wap_kernel.model.changes import ChangeSet
 from wap_kernel.model.command import CancelToken, Command, CommandOutcome, Confinement, Deadline, OnChunk
-from wap_kernel.model.errors import ApprovalRequired, Conflict, NotFound, WapError
-from wap_kernel.model.git.operations import GitAction, GitRead
+from wap_kernel.model.errors import Conflict, NotFound, WapError
+from wap_kernel.model.git.operations import GitAction, GitRead, GitTransfer
 from wap_kernel.model.operations import ApplyChanges, RunCommand
 from wap_kernel.model.paths import render_path
 from wap_kernel.model.results import AppliedChanges, CommandResult, RefusedPath, Result
 from wap_kernel.policy.effects.judge import EffectJudgement
-from wap_kernel.policy.verdict import Verdict
 from wap_kernel.providers.base import Provider
 from wap_kernel.providers.layers.layer import Layer, LayerStore
 from wap_kernel.state.changes.applier import ApplyResult, ChangeApplier
@@ -36,44 +43,10 @@ from wap_kernel.state.changes.applier import ApplyResult, ChangeApplier
 SCANS = 3
 """Walks in search of what a command may not see, before it is given up."""
 T = TypeVar("T")
-RETAINED_REASONS = ("conflict", "cancelled", "failed")
-"""The reasons for which a layer is kept that `apply_retained` applies."""
 RETENTION_SECONDS = 24 * 3600.0
 """Seconds for which a layer that was not applied is kept."""
-AWAITS_APPROVAL = "approval"
 UNSTORED_SECONDS = 60.0
 """Seconds for which a layer waits until the run that it belongs to is stored."""
-OUTCOME = "outcome"
-OWNER = "owner"
-APPROVED = "approved"
-PREVIEW = "preview"
-"""The notes of a layer: the outcome of its command, the run that it belongs to, the approved effects, and the digest of
-the effect that an approval shows."""
-
-
-class UnapprovedEffect(ApprovalRequired):
-    """A refusal that carries the effect that a person has to approve; its layer waits for the decision."""
-
-    preview: EffectPreview
-
-
-@dataclass
-class _OpenLayer:
-    """The layer of one command. A layer of its own is discarded afterwards, unless there is a reason to keep it."""
-
-    layer: Layer
-    is_batch: bool = False
-    """True if the layer belongs to a batch, which keeps it or not."""
-    is_retained: bool = False
-
-    def keep(self, context: CallContext, reason: str) -> None:
-        if self.is_batch or context.run is None:
-            return
-        self.is_retained = True
-        if reason in RETAINED_REASONS:
-            context.recorder.begin()  # the run that a person applies
-        owner = {"run": context.run, "position": context.position, "step": context.step, "reason": reason}
-        self.layer.write_note(OWNER, owner)
 
 
 class LayeredCommands:
@@ -82,6 +55,7 @@ class LayeredCommands:
     def __init__(self, provider: Provider, layers: LayerStore, applier: ChangeApplier, suggest: Suggest) -> None:
         self._provider = provider
         self._applier = applier
+        self._approvals = EffectApprovals(layers, applier)
         self._suggest = suggest
         self.layers = layers
 
@@ -107,14 +81,14 @@ class LayeredCommands:
             changes = opened.layer.read_changes()
             judgement = permit.judge_effect(changes, opened.layer)
             if not (outcome.cancelled or outcome.overflowed):
-                self._ask_about(opened, outcome, changes, judgement, permit, context)
+                self._approvals.require_command(opened, outcome, changes, judgement, permit, context)
             return self._finish(command, opened, outcome, changes, judgement, permit, context)
 
-    def _load_outcome(self, opened: _OpenLayer, permit: Permit, context: CallContext) -> CommandOutcome | None:
+    def _load_outcome(self, opened: OpenLayer, permit: Permit, context: CallContext) -> CommandOutcome | None:
         """Return the outcome of the command if it has run already and its effect waited for an approval."""
         if permit.pending is None:
             return None
-        stored = opened.layer.read_note(_name_note(OUTCOME, context))
+        stored = opened.layer.read_note(name_note(OUTCOME, context))
         if stored is None:
             raise NotFound("The outcome of the command is gone.", hint="Run the command again.")
         return CommandOutcome(**stored)
@@ -137,53 +111,10 @@ class LayeredCommands:
                     raise
                 attempt += 1
 
-    def _ask_about(
-        self,
-        opened: _OpenLayer,
-        outcome: CommandOutcome,
-        changes: ChangeSet,
-        judgement: EffectJudgement,
-        permit: Permit,
-        context: CallContext,
-    ) -> None:
-        """Raise UnapprovedEffect where the words of the command or its effect need an approval; keep the layer.
-
-        A person's yes holds for the effect that was shown: where the workspace under it has changed, this asks again.
-        In a batch it holds for later steps too, as long as they leave what it is about as it was.
-        """
-        verdict, layer = permit.asks_for or judgement.ask, opened.layer
-        before = layer.read_note(_name_note(PREVIEW, context)) if permit.pending is not None else None
-        if context.dry_run or (verdict is None and before is None):
-            return
-        preview = {**(before or {}), **_describe_verdict(verdict)}
-        preview["digest"] = self._digest(layer, changes)
-        asked = [preview["rule"], preview["reason"], self._digest(layer, changes, judgement.asked)]
-        approved = layer.read_note(APPROVED) or []
-        if before is not None and before["digest"] == preview["digest"]:
-            layer.write_note(APPROVED, [*approved, asked])
-            return
-        if permit.asks_for is None and before is None and asked in approved:
-            return
-        layer.write_note(_name_note(OUTCOME, context), vars(outcome))
-        layer.write_note(_name_note(PREVIEW, context), preview)
-        opened.keep(context, AWAITS_APPROVAL)
-        refusal = UnapprovedEffect(
-            f"{preview['reason']}: a person must agree first.",
-            hint=preview["suggestion"] or "It has run on a layer, and a person sees what it would change.",
-            rule=preview["rule"],
-            reason=preview["reason"],
-        )
-        refusal.preview = describe_effect(layer, layer.lower.guarded_by(permit.guard), outcome, changes, judgement)
-        raise refusal
-
-    def _digest(self, layer: Layer, changes: ChangeSet, paths: Collection[str] | None = None) -> str:
-        """Return a digest of the changes, or of those at `paths`."""
-        return self._applier.digest(layer.upper, (each for each in changes if paths is None or each.path in paths))
-
     def _finish(
         self,
         command: Command,
-        opened: _OpenLayer,
+        opened: OpenLayer,
         outcome: CommandOutcome,
         changes: ChangeSet,
         judgement: EffectJudgement,
@@ -202,7 +133,7 @@ class LayeredCommands:
         return result
 
     def _apply_command(
-        self, opened: _OpenLayer, changes: ChangeSet, judgement: EffectJudgement, context: CallContext
+        self, opened: OpenLayer, changes: ChangeSet, judgement: EffectJudgement, context: CallContext
     ) -> Sequence[str]:
         """Apply the effect of a single command, and return the conflicts; the layer then keeps the command's files."""
         try:
@@ -224,8 +155,11 @@ class LayeredCommands:
         context: CallContext,
         act: Callable[[Confinement], Result],
     ) -> Result:
-        """Perform a git action, whose commands all run on one layer, and apply its effect whole or not at all."""
-        with self._open_layer(permit) as opened:
+        """Perform a git action, whose commands all run on one layer, and apply its effect whole or not at all.
+
+        An action whose effect a person has approved is performed anew, and has to have the effect that was shown.
+        """
+        with self._open_layer(replace(permit, pending=None)) as opened:
             layer = opened.layer
             layer.hold()  # git takes several commands for one action
             deadline = Deadline(WALK_SECONDS, lambda: cancel.requested)
@@ -235,13 +169,8 @@ class LayeredCommands:
                 return result
             changes = layer.read_changes()
             judgement = permit.judge_effect(changes, layer)
-            if judgement.ask is not None and not permit.is_approved:
-                raise ApprovalRequired(
-                    f"{judgement.ask.reason}: a person must agree first.",
-                    hint=judgement.ask.suggestion,
-                    rule=judgement.ask.rule,
-                    reason=judgement.ask.reason,
-                )
+            if judgement.ask is not None and not isinstance(operation, GitTransfer):
+                self._approvals.require_action(opened, changes, judgement, permit, context)
             applied = self.apply(layer, changes, judgement, context, atomic=True)
             if applied.conflicts:
                 raise Conflict(
@@ -354,12 +283,12 @@ class LayeredCommands:
         )
 
     @contextmanager
-    def _open_layer(self, permit: Permit) -> Iterator[_OpenLayer]:
+    def _open_layer(self, permit: Permit) -> Iterator[OpenLayer]:
         """Yield the layer of the batch, the one that waited for an approval, or a new one."""
         if permit.layer is not None:
-            yield _OpenLayer(permit.layer, is_batch=True)
+            yield OpenLayer(permit.layer, is_batch=True)
             return
-        opened = _OpenLayer(self.layers.create() if permit.pending is None else self.layers.load(permit.pending))
+        opened = OpenLayer(self.layers.create() if permit.pending is None else self.layers.load(permit.pending))
         try:
             yield opened
         finally:
@@ -380,14 +309,3 @@ def _select(changes: ChangeSet, paths: Collection[str] | None) -> ChangeSet:
         return changes
     folders = tuple(f"{path}/" for path in paths)
     return ChangeSet(tuple(change for change in changes if change.path in paths or change.path.startswith(folders)))
-
-
-def _describe_verdict(verdict: Verdict | None) -> dict[str, Any]:
-    if verdict is None:
-        return {}
-    return {"rule": verdict.rule, "reason": verdict.reason, "suggestion": verdict.suggestion}
-
-
-def _name_note(kind: str, context: CallContext) -> str:
-    """Return the name of the note of a step; a batch has one layer for all of its steps."""
-    return f"{kind}-{context.position}"

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from wap_kernel.engine.effect_approval import UnapprovedEffect
 from wap_kernel.engine.effect_preview import EffectPreview
-from wap_kernel.engine.layered_commands import UnapprovedEffect
 from wap_kernel.engine.workspace import Workspace
 from wap_kernel.files.interface import Files
 from wap_kernel.git.remote.preview import TransferPreview
@@ -106,8 +106,9 @@ class ApprovalRequests:
         is_previewed = isinstance(refusal, UnapprovedEffect)
         # A command that has run is approved with its effect: what it would read now no longer counts.
         evidence = {} if is_previewed else self._collect_evidence(files, operation, caller, transfer)
-        if isinstance(refusal, UnapprovedEffect) and isinstance(operation, RunCommand):
-            kind, subject = "shell", self._describe_effect(operation, refusal.preview)
+        if isinstance(refusal, UnapprovedEffect):
+            kind = "shell" if isinstance(operation, RunCommand) else "git"
+            subject = self._describe_effect(operation, refusal.preview)
             private = [] if all(self.may_read(path, caller) for path in refusal.preview.paths) else ["effect"]
         elif isinstance(operation, RunCommand):
             kind, subject = "shell", self._describe_command(operation, evidence)
@@ -193,14 +194,16 @@ class ApprovalRequests:
     def has_expired(self, approval: Approval) -> bool:
         return self.clock() >= approval.expires_at
 
-    def _describe_effect(self, operation: RunCommand, preview: EffectPreview) -> dict[str, Any]:
-        """Return the command with what it did on its layer."""
+    def _describe_effect(self, operation: Operation, preview: EffectPreview) -> dict[str, Any]:
+        """Return the command or the action of git with what it did on its layer."""
         effect = dict(preview.effect)
         effect |= {name: self.redactor(effect[name]) for name in ("stdout", "stderr")}
-        subject: dict[str, Any] = {"command": operation.line, "cwd": operation.cwd, "effect": effect}
+        subject: dict[str, Any] = {"effect": effect, "layerId": preview.layer}
+        if not isinstance(operation, RunCommand):
+            return {**operation.summary(), **subject}
         if operation.environment:
             subject["env"] = operation.environment
-        return {**subject, "layerId": preview.layer}
+        return {"command": operation.line, "cwd": operation.cwd, **subject}
 
     def _describe_command(self, operation: RunCommand, evidence: Mapping[str, str]) -> dict[str, Any]:
         subject: dict[str, Any] = {"command": operation.line, "cwd": operation.cwd}

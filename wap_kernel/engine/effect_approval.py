@@ -1,0 +1,145 @@
+"""Ask a person about the effect of a command that has run on its layer, and check that a yes holds for that effect."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from wap_kernel.engine.effect_preview import EffectPreview, describe_effect
+from wap_kernel.engine.permit import Permit
+from wap_kernel.model.caller import CallContext
+from wap_kernel.model.changes import ChangeSet
+from wap_kernel.model.command import CommandOutcome
+from wap_kernel.model.errors import ApprovalRequired, NotFound
+from wap_kernel.policy.effects.judge import EffectJudgement
+from wap_kernel.policy.verdict import Verdict
+from wap_kernel.providers.layers.layer import Layer, LayerStore
+from wap_kernel.state.changes.applier import ChangeApplier
+from wap_kernel.state.changes.effect_digest import digest_contents
+
+RETAINED_REASONS = ("conflict", "cancelled", "failed")
+"""The reasons for which a layer is kept that `apply_retained` applies."""
+AWAITS_APPROVAL = "approval"
+OUTCOME = "outcome"
+OWNER = "owner"
+APPROVED = "approved"
+PREVIEW = "preview"
+"""The notes of a layer: the outcome of its command, the run that it belongs to, the approved effects, and the digest of
+the effect that an approval shows."""
+NO_OUTPUT = CommandOutcome("", "", 0, 0, False, False, 0, 0.0)
+"""The outcome of a git action whose effect is shown."""
+
+
+class UnapprovedEffect(ApprovalRequired):
+    """A refusal that carries the effect that a person has to approve; its layer waits for the decision."""
+
+    preview: EffectPreview
+
+
+@dataclass
+class OpenLayer:
+    """The layer of one command. A layer of its own is discarded afterwards, unless there is a reason to keep it."""
+
+    layer: Layer
+    is_batch: bool = False
+    """True if the layer belongs to a batch, which keeps it or not."""
+    is_retained: bool = False
+
+    def keep(self, context: CallContext, reason: str) -> None:
+        if self.is_batch or context.run is None:
+            return
+        self.is_retained = True
+        if reason in RETAINED_REASONS:
+            context.recorder.begin()  # the run that a person applies
+        owner = {"run": context.run, "position": context.position, "step": context.step, "reason": reason}
+        self.layer.write_note(OWNER, owner)
+
+
+class EffectApprovals:
+    """The approvals of effects in one workspace."""
+
+    def __init__(self, layers: LayerStore, applier: ChangeApplier) -> None:
+        self._layers = layers
+        self._applier = applier
+
+    def require_command(
+        self,
+        opened: OpenLayer,
+        outcome: CommandOutcome,
+        changes: ChangeSet,
+        judgement: EffectJudgement,
+        permit: Permit,
+        context: CallContext,
+    ) -> None:
+        """Raise UnapprovedEffect where the words of the command or its effect need an approval; keep the layer.
+
+        A person's yes holds for the effect that was shown: where the workspace under it has changed, this asks again.
+        In a batch it holds for later steps too, as long as they leave what it is about as it was.
+        """
+        verdict, layer = permit.asks_for or judgement.ask, opened.layer
+        before = layer.read_note(name_note(PREVIEW, context)) if permit.pending is not None else None
+        if context.dry_run or (verdict is None and before is None):
+            return
+        preview = {**(before or {}), **_describe_verdict(verdict)}
+        preview["digest"] = self._digest(layer, changes)
+        asked = [preview["rule"], preview["reason"], self._digest(layer, changes, judgement.asked)]
+        approved = layer.read_note(APPROVED) or []
+        if before is not None and before["digest"] == preview["digest"]:
+            layer.write_note(APPROVED, [*approved, asked])
+            return
+        if permit.asks_for is None and before is None and asked in approved:
+            return
+        layer.write_note(name_note(OUTCOME, context), vars(outcome))
+        layer.write_note(name_note(PREVIEW, context), preview)
+        opened.keep(context, AWAITS_APPROVAL)
+        raise _make_refusal(preview, describe_effect(layer, permit.files, outcome, changes, judgement))
+
+    def require_action(
+        self, opened: OpenLayer, changes: ChangeSet, judgement: EffectJudgement, permit: Permit, context: CallContext
+    ) -> None:
+        """Raise UnapprovedEffect unless a person has approved this effect of a git action; keep the layer.
+
+        An approved action is performed anew, on another layer than the one that was shown.
+        """
+        layer, note = opened.layer, name_note(PREVIEW, context)
+        preview = _describe_verdict(judgement.ask)
+        preview["digest"] = digest_contents(layer.upper, (each for each in changes if each.path in judgement.asked))
+        if permit.pending is not None:
+            with suppress(NotFound):
+                shown = self._layers.load(permit.pending)
+                is_same = shown.read_note(note) == preview
+                shown.discard()
+                if is_same:
+                    return
+        layer.release()
+        layer.write_note(note, preview)
+        opened.keep(context, AWAITS_APPROVAL)
+        raise _make_refusal(preview, describe_effect(layer, permit.files, NO_OUTPUT, changes, judgement))
+
+    def _digest(self, layer: Layer, changes: ChangeSet, paths: Collection[str] | None = None) -> str:
+        """Return a digest of the changes, or of those at `paths`."""
+        return self._applier.digest(layer.upper, (each for each in changes if paths is None or each.path in paths))
+
+
+def name_note(kind: str, context: CallContext) -> str:
+    """Return the name of the note of a step; a batch has one layer for all of its steps."""
+    return f"{kind}-{context.position}"
+
+
+def _describe_verdict(verdict: Verdict | None) -> dict[str, Any]:
+    if verdict is None:
+        return {}
+    return {"rule": verdict.rule, "reason": verdict.reason, "suggestion": verdict.suggestion}
+
+
+def _make_refusal(preview: Mapping[str, Any], effect: EffectPreview) -> UnapprovedEffect:
+    refusal = UnapprovedEffect(
+        f"{preview['reason']}: a person must agree first.",
+        hint=preview["suggestion"] or "It has run on a layer, and a person sees what it would change.",
+        rule=preview["rule"],
+        reason=preview["reason"],
+    )
+    refusal.preview = effect
+    return refusal
