@@ -107,9 +107,9 @@ class RunQueries:
         judge = self.workspace.judge
 
         def describe() -> dict[str, Any]:
-            readable, nameable = partial(judge.may_read, caller=caller), partial(judge.may_name, caller=caller)
+            readable = partial(judge.may_read, caller=caller)
             changes: dict[str, Any] = redact_value(
-                self.workspace.undo.describe(run.id, readable, nameable), self.workspace.redactor.mask_known
+                self.workspace.undo.describe(run.id, readable), self.workspace.redactor.mask_known
             )
             return changes
 

@@ -11,8 +11,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from wap_kernel.files.contained.component_walk import FOLDER_FLAGS
 
 _CHUNK = 16 * 1024 * 1024
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_SAFE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)  # not on Windows, where this package must import
+_READ = os.O_RDONLY | _SAFE | getattr(os, "O_NONBLOCK", 0)
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 
+from wap_kernel.files.contained.component_walk import FOLDER_FLAGS
 from wap_kernel.files.contained.copies import copy_entry, open_folder, remove_entry
 from wap_kernel.files.contained.renames import temporary_name
 from wap_kernel.files.contained.root import Root
@@ -21,7 +22,6 @@ from wap_kernel.state.changes.image_store import ImageStore, read_mount
 from wap_kernel.state.changes.tree_manifest import TreeManifest, take_image
 
 _MARK = ".overlay."
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class StagedEntries:
@@ -34,7 +34,7 @@ class StagedEntries:
         self._copies: str | None = None
         self.opened: dict[str, int] = {}
         """The modes of folders of the upper folder that were closed to their owner."""
-        self._folder = os.open(upper, _FOLDER)
+        self._folder = os.open(upper, FOLDER_FLAGS)
         try:
             found, top = os.fstat(self._folder), os.fstat(root.fd)
             self._is_near = found.st_dev == top.st_dev and read_mount(self._folder) == read_mount(root.fd)
@@ -79,7 +79,7 @@ class StagedEntries:
             path = os.path.join(self._upper, unit.path)
             if not self._is_near:
                 path = os.path.join(self._make_copies(), make_token())
-                copies = os.open(os.path.dirname(path), _FOLDER)
+                copies = os.open(os.path.dirname(path), FOLDER_FLAGS)
                 try:
                     copy_entry(folder, name, copies, os.path.basename(path))
                     return self._describe(unit, path, copies, os.path.basename(path))
@@ -159,7 +159,7 @@ class StagedEntries:
         relative = change.path[len(top) + 1 :]
         *folders, last = [name, *relative.split("/")]
         try:
-            below = os.open("/".join(folders), _FOLDER, dir_fd=folder)
+            below = os.open("/".join(folders), FOLDER_FLAGS, dir_fd=folder)
         except PermissionError:
             with self._open_parent(change.path) as (opened, _):
                 _clean(opened, last, os.path.join(self._upper, change.path))

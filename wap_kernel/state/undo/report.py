@@ -36,10 +36,9 @@ MAX_NAMED = 200
 MAX_NAMES = 20_000
 """Characters of all these paths together."""
 
+NOT_STORED = "its content before the run is not stored"
 Readable = Callable[[str], bool]
 """A function that returns whether the caller may read a path."""
-Nameable = Callable[[str], bool]
-"""A function that returns whether the caller may know that a path exists."""
 
 
 def describe_changes(history: ChangeHistory, reverter: RunReverter, run: str, readable: Readable) -> dict[str, Any]:
@@ -62,7 +61,12 @@ def describe_changes(history: ChangeHistory, reverter: RunReverter, run: str, re
             entry["conflict"] = True
         entries.append(entry)
     more = len(changes) - len(entries)
-    return {"changes": entries, **({"more": more} if more else {}), "notKept": [], "notUndone": []}
+    return {
+        "changes": entries,
+        **({"more": more} if more else {}),
+        "notKept": [{"path": render_path(path), "reason": NOT_STORED} for path in survey.lost],
+        "notUndone": [],
+    }
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from wap_kernel.model.results import RevertResult
 from wap_kernel.model.run import Run
 from wap_kernel.state.changes.history import ChangeHistory
 from wap_kernel.state.undo import report
-from wap_kernel.state.undo.report import Nameable, Readable, RevertPreview
+from wap_kernel.state.undo.report import Readable, RevertPreview
 from wap_kernel.state.undo.revert import RunReverter
 
 
@@ -47,7 +47,7 @@ class Undo:
             return ["."]
         return sorted(self._reverter.take_back(run.id, self._guard_of(run.caller)).left or ())
 
-    def describe(self, run: str, readable: Readable, nameable: Nameable) -> dict[str, Any]:
+    def describe(self, run: str, readable: Readable) -> dict[str, Any]:
         """Return what a run changed, and what a revert would do."""
         reverter = self._require_reverter()
         assert self.history is not None

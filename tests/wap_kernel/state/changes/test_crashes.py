@@ -183,6 +183,43 @@ def test_a_kill_in_a_file_operation_leaves_old_or_new(tmp_path: Path, state: Pat
     assert kill_at_every_step(tmp_path, state, act, check) > 30
 
 
+@pytest.mark.parametrize("survived", range(4))
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_a_kill_within_an_exchange_in_steps_leaves_old_or_new(tmp_path: Path, survived: int, kind: str) -> None:
+    """Die between the renames where a filesystem has no exchange."""
+    folder, state = tmp_path / "w", tmp_path / "state"
+    folder.mkdir()
+    (folder / "a").write_text("old")
+    script = "echo new > a" if kind == "file" else "rm a; mkdir a; echo new > a/new"
+    template = read_tree(folder)
+
+    def work() -> None:
+        workspace = ChangeWorkspace(folder, state, use_exchange=False)
+        layer = workspace.run_on_layer(script)
+        left = [survived]
+        for name in ("link", "rename"):
+            call = getattr(os, name)
+
+            def count(*arguments: Any, call: Any = call, **more: Any) -> None:
+                if str(arguments[1]).endswith("-old.tmp") or str(arguments[1]) == "a" or left[0] < survived:
+                    if left[0] == 0:
+                        os._exit(9)
+                    left[0] -= 1
+                call(*arguments, **more)
+
+            setattr(os, name, count)
+        workspace.apply("r", layer)
+
+    assert run_in_child(work) in (0, 9)
+    workspace = ChangeWorkspace(folder, state, use_exchange=False)
+    workspace.history.recover("r")
+    assert workspace.leftovers() == []
+    assert workspace.history.log.read("r") and (folder / "a").exists()
+    assert workspace.revert("r", "R").left is None
+    assert workspace.tree() == template
+    workspace.close()
+
+
 class FullDisk:
     """Raises ENOSPC after so many steps, once."""
 

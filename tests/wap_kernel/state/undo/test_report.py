@@ -96,7 +96,9 @@ def test_conflicts_and_losses_are_marked(workspace: ChangeWorkspace) -> None:
     (workspace.folder / "a").write_text("mine")
     lost = next(row for row in workspace.history.log.read("run") if row.path == "b")
     workspace.history.store.remove(lost.token)
-    described = {entry["path"]: entry for entry in describe(workspace)["changes"]}
+    found = describe(workspace)
+    assert [item["path"] for item in found["notKept"]] == ["b"]
+    described = {entry["path"]: entry for entry in found["changes"]}
     assert {path: (entry["revertible"], entry.get("conflict")) for path, entry in described.items()} == {
         **{"a": (True, True), "b": (False, None), "c": (True, None)}
     }
