@@ -17,15 +17,15 @@ HOOKS = """
 """.split()
 
 
-def make_program(workspace: Workspace, outside: Path) -> str:
+def make_program(workspace: Workspace, outside: Path, name: str = "evil.sh") -> str:
     """Leaves a mark where it can: outside only if it runs there. Otherwise it behaves as a filter."""
     outside.mkdir()
     text = f"#!/bin/sh\ntouch {outside}/ran 2>/dev/null\ntouch {workspace.folder}/.git/ran-inside\ncat\n"
-    program = workspace.write("evil.sh", text)
+    program = workspace.write(name, text)
     program.chmod(0o755)
     for name in ("git-merge-evil", "git-remote-evil"):
         (workspace.write(name, text)).chmod(0o755)
-    workspace.write(".git/info/exclude", "evil.sh\ngit-*\n")
+    workspace.write(".git/info/exclude", "*.sh\ngit-*\n")
     return str(program)
 
 
@@ -44,10 +44,15 @@ class Settings:
 
 def attributes(line: str, *pairs: str) -> Plant:
     def plant(workspace: Workspace, program: str) -> None:
-        workspace.write(".gitattributes", f"{line}\n")
+        _add_attributes(workspace, line)
         Settings(*pairs)(workspace, program)
 
     return plant
+
+
+def _add_attributes(workspace: Workspace, line: str) -> None:
+    with (workspace.folder / ".gitattributes").open("a") as file:
+        file.write(f"{line}\n")
 
 
 def _hooks(folder: str) -> Plant:
@@ -67,7 +72,7 @@ def _included(workspace: Workspace, program: str) -> None:
     workspace.write(
         "more.config", f'[core]\n\tfsmonitor = {program}\n\tpager = {program}\n[filter "x"]\n\tclean = {program}\n'
     )
-    workspace.write(".gitattributes", "* filter=x\n")
+    _add_attributes(workspace, "* filter=x")
     workspace.plain("config", "include.path", str(workspace.folder / "more.config"))
 
 
@@ -248,13 +253,26 @@ def lead_astray(workspace: Workspace, origin: str, elsewhere: str) -> None:
     )(workspace, "")
 
 
-_SETTINGS = [name for name, plant in PLANTS.items() if isinstance(plant, Settings)]
-_GROUPS = 7
 TOGETHER: tuple[tuple[str, ...], ...] = (
-    *(tuple(_SETTINGS[first::_GROUPS]) for first in range(_GROUPS)),  # neighbours of a kind in different groups
-    *((name,) for name in PLANTS if name not in _SETTINGS),
+    ("fsmonitor", "editor", "insteadOf", "http", "clean", "hooks"),
+    ("fsmonitor, version 1", "askpass", "another remote", "trace", "smudge", "bare repository in a folder"),
+    ("submodule", "credential helper", "upload pack", "colours and formats", "process"),
+    ("external diff", "gpg", "alternate refs", "tools", "conditional include", "filter with an odd name"),
+    ("ssh", "gpg by ssh", "trailers", "home", "textconv", "filter with a dotted name"),
+    (
+        "git proxy",
+        "gpg by x509",
+        "interactive filter",
+        "worktree's config",
+        "diff driver",
+        "filter named like a setting",
+    ),
+    ("pager", "aliases", "bundle address", "hooks elsewhere", "merge driver", "filter with capitals"),
+    ("merge options", "include", "maintenance"),
+    ("info/attributes",),
 )
-"""What is planted at the same time: settings do not stand in each other's way, files do."""
+"""Plants that do not stand in each other's way: git as it is runs the program of each of them. A submodule comes first,
+since git makes it."""
 
 CONTROLS: Mapping[str, str] = {
     "smudge": "rm README.md; git checkout README.md",

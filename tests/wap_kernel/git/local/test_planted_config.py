@@ -93,8 +93,13 @@ def test_nothing_that_is_planted_runs(
 
 @pytest.mark.parametrize("name", PLANTS)
 def test_it_would_run_if_somebody_used_git_as_it_is(workspace: Workspace, tmp_path: Path, name: str) -> None:
+    """Also among the others that are planted with it."""
     outside = tmp_path / "outside"
-    PLANTS[name](workspace, make_program(workspace, outside))
+    other = make_program(workspace, tmp_path / "others", "other.sh")
+    program = make_program(workspace, outside)
+    (group,) = (names for names in TOGETHER if name in names)
+    for each in group:
+        PLANTS[each](workspace, program if each == name else other)
     workspace.write("README.md", "changed\n")
     usual = "git status; git diff; git commit -qam message"
     assert runs_in_plain_git(workspace, outside, CONTROLS.get(name, usual)) is (name not in SILENT)
