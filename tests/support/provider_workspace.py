@@ -68,9 +68,11 @@ class Scene:
         resources: ResourceLimits | None = None,
         environment: Mapping[str, str] = SERVER,
         state: Path | None = None,
+        is_layered: bool = False,
     ) -> None:
-        """With a `state` folder, commands can run on layers in it."""
+        """With a `state` folder, commands can run on layers in it; if it `is_layered`, each has one of its own."""
         self.folder = folder
+        self.is_layered = is_layered
         self.root = Root(str(folder), guard=Guard(), journal=Journal())
         self.provider: Provider = selection.choose(
             name,
@@ -115,19 +117,14 @@ class Scene:
         network: bool = False,
         layer: Layer | None = None,
     ) -> CommandOutcome:
-        return self.provider.run(
-            Command(
-                command,
-                timeout=timeout,
-                output_limit=limit,
-                cwd=cwd,
-                environment=environment or {},
-                env_allowlist=env_allowlist,
-                confinement=Confinement(hidden, read_only, pinned, network, layer=layer),
-            ),
-            on_chunk=on_chunk,
-            cancel=cancel,
-        )
+        own = self.layers.create() if self.is_layered and layer is None else None
+        try:
+            confinement = Confinement(hidden, read_only, pinned, network, layer=layer or own)
+            given = Command(command, timeout, limit, cwd, False, environment or {}, env_allowlist, confinement)
+            return self.provider.run(given, on_chunk=on_chunk, cancel=cancel)
+        finally:
+            if own is not None:
+                own.discard()
 
     def run_on_layer(self, command: str | tuple[str, ...], **options: object) -> tuple[CommandOutcome, ChangeSet]:
         """The outcome of a command on a layer, and what it would change; the layer is discarded."""

@@ -1,4 +1,4 @@
-"""Every provider answers every case alike, field by field but for the time, and leaves nothing alive."""
+"""Every provider answers every case alike, on a layer or not, field by field but for the time, and leaves nothing."""
 
 from __future__ import annotations
 
@@ -46,12 +46,22 @@ def local(folder: Path) -> Iterator[Scene]:
     scene.close()
 
 
-@pytest.fixture(scope="module", params=ALL)
+@pytest.fixture(scope="module", params=[*ALL, *(f"{name} on layers" for name in CONFINING)])
 def scene(request: pytest.FixtureRequest, folder: Path) -> Iterator[Scene]:
-    skip_unless_works(request.param)
-    scene = Scene(request.param, folder)
+    name, _, layers = request.param.partition(" ")
+    skip_unless_works(name)
+    state = folder.parent / "state" if layers else None
+    scene = Scene(name, folder, state=state, is_layered=bool(layers))
     yield scene
     scene.close()
+    assert state is None or os.listdir(scene.layers.folder) == []
+
+
+@pytest.fixture
+def sharing(scene: Scene) -> Scene:
+    if scene.is_layered:
+        pytest.skip("what a command writes is on its layer, and what others write meanwhile it may not see")
+    return scene
 
 
 @pytest.fixture(scope="module")
@@ -107,49 +117,56 @@ def test_what_it_is(scene: Scene) -> None:
 # -- files on both sides
 
 
-def test_what_a_command_writes_the_file_tools_see(scene: Scene) -> None:
-    scene.fresh()
-    scene.run("mkdir sub; printf 'a\\r\\n' > sub/file; ln -s sub/file link; chmod 640 sub/file", cwd="case")
-    files = scene.provider.files
+def test_what_a_command_writes_the_file_tools_see(sharing: Scene) -> None:
+    sharing.fresh()
+    sharing.run("mkdir sub; printf 'a\\r\\n' > sub/file; ln -s sub/file link; chmod 640 sub/file", cwd="case")
+    files = sharing.provider.files
     with files.open("case/link") as file:
         assert (file.read(), file.stat.path, file.stat.mode & 0o777) == (b"a\r\n", "case/sub/file", 0o640)
     assert files.stat("case/sub").kind is FileKind.FOLDER
-    found = os.stat(scene.folder / "case/sub/file")
+    found = os.stat(sharing.folder / "case/sub/file")
     assert (found.st_uid, found.st_gid) == (os.getuid(), os.getgid())
 
 
-def test_what_the_file_tools_write_a_command_sees(scene: Scene) -> None:
-    scene.fresh()
-    files = scene.provider.files
+def test_what_the_file_tools_write_a_command_sees(sharing: Scene) -> None:
+    sharing.fresh()
+    files = sharing.provider.files
     files.mkdir("case/sub")
     files.replace("case/sub/file", b"one")
-    assert scene.run("cat sub/file", cwd="case").stdout == "one"
+    assert sharing.run("cat sub/file", cwd="case").stdout == "one"
     files.replace("case/sub/file", b"two")
     files.append("case/sub/file", b"+")
-    assert scene.run("cat sub/file", cwd="case").stdout == "two+"
+    assert sharing.run("cat sub/file", cwd="case").stdout == "two+"
     files.unlink("case/sub/file")
-    assert scene.run("cat sub/file 2>/dev/null", cwd="case").exit_code == 1
+    assert sharing.run("cat sub/file 2>/dev/null", cwd="case").exit_code == 1
 
 
-def test_both_see_changes_while_a_command_runs(scene: Scene) -> None:
-    scene.fresh()
+def test_both_see_changes_while_a_command_runs(sharing: Scene) -> None:
+    sharing.fresh()
     seen: list[bytes] = []
 
     def on_chunk(stream: Stream, chunk: bytes) -> None:
-        with scene.provider.files.open("case/asked") as file:
+        with sharing.provider.files.open("case/asked") as file:
             seen.append(file.read())
-        scene.provider.files.replace("case/answer", b"here")
+        sharing.provider.files.replace("case/answer", b"here")
 
     command = "printf question > asked; echo go; until [ -e answer ]; do sleep 0.01; done; cat answer"
-    assert scene.run(command, cwd="case", on_chunk=on_chunk).stdout == "go\nhere"
+    assert sharing.run(command, cwd="case", on_chunk=on_chunk).stdout == "go\nhere"
     assert seen[0] == b"question"
+
+
+def test_what_the_file_tools_wrote_a_command_on_a_layer_sees(scene: Scene) -> None:
+    scene.fresh()
+    for content in (b"one", b"two"):
+        scene.provider.files.replace("case/file", content)
+        assert scene.run("cat file; echo more > file", cwd="case").stdout == content.decode()
 
 
 # -- while it runs
 
 
-def test_output_comes_while_it_runs(scene: Scene) -> None:
-    folder = scene.fresh()
+def test_output_comes_while_it_runs(sharing: Scene) -> None:
+    folder = sharing.fresh()
     seen: list[tuple[Stream, bytes]] = []
 
     def on_chunk(stream: Stream, chunk: bytes) -> None:
@@ -157,7 +174,7 @@ def test_output_comes_while_it_runs(scene: Scene) -> None:
         (folder / f"seen {len(seen)}").touch()
 
     wait = "until [ -e 'seen %d' ]; do sleep 0.01; done"
-    scene.run(f"printf one; {wait % 1}; printf two >&2; {wait % 2}; printf three", cwd="case", on_chunk=on_chunk)
+    sharing.run(f"printf one; {wait % 1}; printf two >&2; {wait % 2}; printf three", cwd="case", on_chunk=on_chunk)
     assert seen == [("stdout", b"one"), ("stderr", b"two"), ("stdout", b"three")]
 
 
