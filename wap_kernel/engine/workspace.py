@@ -80,9 +80,9 @@ class Workspace:
     `policy` is this workspace's own layer (the preset `standard` if it is None); an administrator's files and the
     workspace's `.cws-policy.json` narrow it. `provider` names where commands run. `state_dir` defaults to a folder in
     Jupyter's data folder. `hidden` and `read_only` are absolute paths to protect besides those that are protected
-    always: a server knows best where its own secrets and settings lie. Without `undo` reverts are
-    refused. With `confined_only` people, too, are refused commands where nothing confines them. `git` says which remotes
-    there are; without it there are none.
+    always: a server knows best where its own secrets and settings lie. Without `undo` reverts are refused. With
+    `confined_only` people, too, are refused commands where nothing confines them. `git` says which remotes there are;
+    without it there are none.
     """
 
     def __init__(
