@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from wap_kernel.engine.command_outcome import Suggest, build_command, build_result, describe_refused, raise_unless_ended
 from wap_kernel.engine.disk_watch import watch_disk
-from wap_kernel.engine.effect_approval import (
+from wap_kernel.engine.effects.approval import (
     AWAITS_APPROVAL,
     OUTCOME,
     OWNER,

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from wap_kernel.engine.effect_approval import UnapprovedEffect
-from wap_kernel.engine.effect_preview import EffectPreview
+from wap_kernel.engine.effects.approval import UnapprovedEffect
+from wap_kernel.engine.effects.preview import EffectPreview
 from wap_kernel.engine.workspace import Workspace
 from wap_kernel.files.interface import Files
 from wap_kernel.git.remote.preview import TransferPreview

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
-from wap_kernel.engine.effect_approval import OWNER
+from wap_kernel.engine.effects.approval import OWNER
 from wap_kernel.engine.layered_commands import LayeredCommands
 from wap_kernel.engine.workspace import Workspace
 from wap_kernel.files.interface import Files

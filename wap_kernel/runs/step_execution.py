@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any
 
 from wap_kernel.engine.bulk_create import NewFile
-from wap_kernel.engine.effect_approval import UnapprovedEffect
-from wap_kernel.engine.effect_preview import describe_change
+from wap_kernel.engine.effects.approval import UnapprovedEffect
+from wap_kernel.engine.effects.preview import describe_change
 from wap_kernel.engine.fast_path import FastPath
 from wap_kernel.engine.permit import ExecutionOptions
 from wap_kernel.files.interface import Files

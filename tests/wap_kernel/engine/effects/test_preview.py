@@ -11,8 +11,8 @@ import pytest
 
 from tests.support.layer_workspace import LayerWorkspace
 from tests.support.run_workspace import PERSON, WAIT, Scene, create, play
-from wap_kernel.engine import effect_preview
-from wap_kernel.engine.effect_preview import EffectPreview, describe_effect
+from wap_kernel.engine.effects import preview as effect_preview
+from wap_kernel.engine.effects.preview import EffectPreview, describe_effect
 from wap_kernel.files.interface import NullGuard
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.command import CommandOutcome

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from wap_kernel.engine.effect_preview import EffectPreview, describe_effect
+from wap_kernel.engine.effects.preview import EffectPreview, describe_effect
 from wap_kernel.engine.permit import Permit
 from wap_kernel.model.caller import CallContext
 from wap_kernel.model.changes import ChangeSet
@@ -94,7 +94,9 @@ class EffectApprovals:
         layer.write_note(name_note(OUTCOME, context), vars(outcome))
         layer.write_note(name_note(PREVIEW, context), preview)
         opened.keep(context, AWAITS_APPROVAL)
-        raise _make_refusal(preview, describe_effect(layer, permit.files, outcome, changes, judgement))
+        raise _make_refusal(
+            preview, describe_effect(layer, layer.lower.guarded_by(permit.guard), outcome, changes, judgement)
+        )
 
     def require_action(
         self, opened: OpenLayer, changes: ChangeSet, judgement: EffectJudgement, permit: Permit, context: CallContext
@@ -108,15 +110,17 @@ class EffectApprovals:
         preview["digest"] = digest_contents(layer.upper, (each for each in changes if each.path in judgement.asked))
         if permit.pending is not None:
             with suppress(NotFound):
-                shown = self._layers.load(permit.pending)
-                is_same = shown.read_note(note) == preview
-                shown.discard()
+                previewed = self._layers.load(permit.pending)
+                is_same = previewed.read_note(note) == preview
+                previewed.discard()
                 if is_same:
                     return
         layer.release()
         layer.write_note(note, preview)
         opened.keep(context, AWAITS_APPROVAL)
-        raise _make_refusal(preview, describe_effect(layer, permit.files, NO_OUTPUT, changes, judgement))
+        raise _make_refusal(
+            preview, describe_effect(layer, layer.lower.guarded_by(permit.guard), NO_OUTPUT, changes, judgement)
+        )
 
     def _digest(self, layer: Layer, changes: ChangeSet, paths: Collection[str] | None = None) -> str:
         """Return a digest of the changes, or of those at `paths`."""

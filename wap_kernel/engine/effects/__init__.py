@@ -1,0 +1,1 @@
+"""Effects of commands: shown to the person who decides, and bound to the decision."""
