@@ -1,4 +1,4 @@
-"""A JupyterLab server with a token, and a browser that has logged in: both are started once for a module."""
+"""A JupyterLab server with a token, and a browser that has logged in: both are started once for this folder."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tests.support import lab_page as lab
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """Ends with the module: until then an event loop runs below the tests, and `asyncio.run` would be refused."""
+    """Ends with this folder: until then an event loop runs below the tests, and `asyncio.run` would be refused."""
     if CHROMIUM is None:
         pytest.skip("there is no Chromium on PATH")
     # Chromium refuses its own sandbox to root. The pages that it opens are ours.
@@ -28,7 +28,7 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def shared_server() -> Iterator[Server]:
     with running_server() as running:
         yield running
@@ -44,7 +44,7 @@ def server(shared_server: Server) -> Iterator[Server]:
     lab.clear_server(shared_server)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def context(browser: Browser, shared_server: Server) -> Iterator[BrowserContext]:
     """Logged in, as wide as a laptop; JupyterLab's scripts are loaded and compiled once."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})

@@ -15,11 +15,15 @@ from scripts.notebooks import path_of
 from tests.support import lab_page as lab
 
 IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
+MAKES_PICTURES = os.environ.get("WAP_PICTURES") == "1"
 
 
 @pytest.fixture(scope="module")
-def pictured(browser: Browser, shared_server: Server) -> Iterator[BrowserContext]:
-    """Logged in, with a window of the size of the pictures."""
+def pictured(request: pytest.FixtureRequest, browser: Browser, shared_server: Server) -> Iterator[BrowserContext]:
+    """Logged in, with a window of the size of the pictures if they are made: it compiles JupyterLab's scripts anew."""
+    if not MAKES_PICTURES:
+        yield request.getfixturevalue("context")
+        return
     context = browser.new_context(viewport={"width": 1000, "height": 1280}, device_scale_factor=1.5)
     page = context.new_page()
     lab.log_in(page, shared_server)
@@ -50,6 +54,6 @@ def test_it_runs_is_approved_and_undone(
     heading = page.locator(".jp-Notebook .jp-MarkdownCell", has_text="Change, and see the difference")
     heading.evaluate("element => element.scrollIntoView({block: 'start'})")
     assert page.locator(".jp-RenderedHTMLCommon", has_text="raise ValueError(amount)").last.is_visible()
-    folder = IMAGES if os.environ.get("WAP_PICTURES") == "1" else tmp_path
+    folder = IMAGES if MAKES_PICTURES else tmp_path
     lab.screenshot(page, folder / f"quickstart-{theme}.png")
     page.close()
