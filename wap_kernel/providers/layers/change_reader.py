@@ -23,6 +23,8 @@ MAX_CHANGES = 500_000
 """Paths of a ChangeSet; a command that changes more is refused as a whole."""
 MAX_DEPTH = 200
 """Folders in one another. Each is open while those below it are read."""
+MAX_PATH_BYTES = 3072
+"""Bytes of a changed path, so that it can be named below any folder: the kernel takes 4,095."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CHUNK = 1024 * 1024
@@ -281,9 +283,10 @@ class _ChangeReader:
 
 
 def _check_depth(path: str) -> None:
-    if path.count("/") >= MAX_DEPTH:
+    if path.count("/") >= MAX_DEPTH or len(os.fsencode(path)) > MAX_PATH_BYTES:
         raise TooLarge(
-            f"The command changed folders that are nested more than {MAX_DEPTH} deep: none of its changes was applied.",
+            f"The command changed folders that are nested more than {MAX_DEPTH} deep, or a path of more than "
+            f"{MAX_PATH_BYTES} bytes, so none of its changes was applied.",
             hint="Use fewer folders in one another.",
         )
 
