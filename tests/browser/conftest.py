@@ -20,8 +20,10 @@ def browser() -> Iterator[Browser]:
     """Ends with this folder: until then an event loop runs below the tests, and `asyncio.run` would be refused."""
     if CHROMIUM is None:
         pytest.skip("there is no Chromium on PATH")
-    # Chromium refuses its own sandbox to root. The pages that it opens are ours.
-    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+    # No page lives long enough to gain from optimised code.
+    arguments = ["--js-flags=--no-opt --no-maglev"]
+    if os.geteuid() == 0:  # Chromium refuses its own sandbox to root. The pages that it opens are ours.
+        arguments.append("--no-sandbox")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
         yield browser
