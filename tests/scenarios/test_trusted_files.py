@@ -41,15 +41,15 @@ def add_kernel(data: Path, name: str, *argv: object) -> Path:
 
 def test_a_configuration_in_the_workspace_mounts_nothing(place: AgentServer) -> None:
     """The agent could write it before the person registered the kernel, or while the server was another one."""
-    python = make_environment(place.root / "venv")
-    add_kernel(place.data, "mine", python)
     for name in (".ssh/id_rsa", "private/notes"):
         (place.home / name).parent.mkdir()
         (place.home / name).write_text(SECRET)
     folders = [place.runtime, place.home / ".ssh", place.home / "private", Path("/etc"), place.data / "wap"]
-    for folder in folders:
-        (place.root / "venv/pyvenv.cfg").write_text(f"home = {folder}/x\n")
-        with place.start() as agent:
+    for number, folder in enumerate(folders):
+        add_kernel(place.data, f"mine-{number}", make_environment(place.root / f"venv-{number}"))
+        (place.root / f"venv-{number}/pyvenv.cfg").write_text(f"home = {folder}/x\n")
+    with place.start() as agent:
+        for folder in folders:
             listed = agent.run(f"ls -A {folder}").body["stdout"].split()
             assert not {"id_rsa", "notes", "shadow", "state.db"}.intersection(listed), folder
             answer = agent.run(f"cat {folder}/* {folder}/*/*")
