@@ -16,7 +16,7 @@ import pytest
 from wap_kernel.dialects.tool_interface import tools as interface_tools
 from wap_kernel.dialects.wap import tools as wap
 
-SECONDS = int(os.environ.get("WAP_FUZZ_SECONDS", "15"))
+SECONDS = int(os.environ.get("WAP_FUZZ_SECONDS", "8"))
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
 EVERYTHING = {
     *(f"/wap/api/{name}" for name in wap.TOOLS),
