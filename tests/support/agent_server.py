@@ -143,7 +143,8 @@ def open_place(user: str, **settings: Any) -> Iterator[AgentServer]:
 def give(folder: Path) -> None:
     """Make the ordinary user the owner of the folder and all below it."""
     for each in (folder, *folder.rglob("*")):
-        os.chown(each, ORDINARY, ORDINARY, follow_symlinks=False)
+        if each.lstat().st_uid != ORDINARY:  # else it would change: its `ctime` shows it
+            os.chown(each, ORDINARY, ORDINARY, follow_symlinks=False)
 
 
 def _as_ordinary_user(folder: Path) -> list[str]:
