@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any
 
-from wap_kernel.cli.machine_checks import MACHINE, Finding, State, check_git_credential
+from wap_kernel.cli.machine_checks import MACHINE, Finding, State, check_git_credential, check_layers
 from wap_kernel.engine.jupyter_config import read_settings
 from wap_kernel.files.contained.root import Root
 from wap_kernel.model.command import Command, Confinement, Deadline
@@ -88,7 +88,8 @@ def examine_folder(
         raise InvalidArgument(
             f"There is no provider named {provider!r}.", hint=f"Choose one of: {', '.join(selection.NAMES)}."
         )
-    guard = find_protected_paths(root, str(settings.get("state_dir") or default_state_dir(root)))
+    state_dir = str(settings.get("state_dir") or default_state_dir(root))
+    guard = find_protected_paths(root, state_dir)
     with ExitStack() as stack:
         try:
             files = stack.enter_context(closing(Root(root, guard=guard, journal=_NoJournal())))
@@ -101,7 +102,11 @@ def examine_folder(
         return DoctorReport(
             version=__version__,
             root=files.path,
-            machine=(*(check() for check in MACHINE), *check_git_credential(settings.get("git"))),
+            machine=(
+                *(check() for check in MACHINE),
+                check_layers(files.path, state_dir),
+                *check_git_credential(settings.get("git")),
+            ),
             providers=tuple(selection.probe(name) for name in PROVIDERS),
             configured=_try_provider(provider, files, PolicyGuard(guard, effective)),
             limits=ResourceLimits(),
@@ -188,7 +193,9 @@ def render_report(report: DoctorReport) -> Iterator[str]:
     yield f"auto takes {_auto_choice(report)}."
     configured = report.configured
     if configured.works:
-        confined = "commands are confined" if configured.confines else "commands are NOT confined"
+        has_layers = any((finding.name, finding.state) == ("layers", "ok") for finding in report.machine)
+        where = "on layers" if has_layers else "in the folder itself"
+        confined = f"commands are confined, and run {where}" if configured.confines else "commands are NOT confined"
         yield f"Configured: {configured.asked}, that is {configured.chosen}; {confined}. {configured.detail}"
     else:
         yield f"Configured: {configured.asked}, which cannot start here: {configured.detail}"

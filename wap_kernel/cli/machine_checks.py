@@ -15,6 +15,7 @@ from wap_kernel.files.contained import openat2
 from wap_kernel.files.search import landlock, ripgrep_program
 from wap_kernel.model.errors import WapError
 from wap_kernel.providers import resource_limits
+from wap_kernel.providers.layers.probe import find_layer_folder
 
 VERSION_SECONDS = 30.0
 State = Literal["ok", "limited", "missing"]
@@ -106,6 +107,20 @@ MACHINE: tuple[Callable[[], Finding], ...] = (
     _check_git,
     _check_cgroups,
 )
+
+
+def check_layers(root: str, state_dir: str) -> Finding:
+    """Check whether commands in the folder `root` can run on layers, without leaving a folder behind."""
+    found = find_layer_folder(root, state_dir, is_trial=True)
+    if found.folder is not None:
+        return Finding("layers", "ok", found.detail)
+    return Finding(
+        "layers",
+        "limited",
+        f"{found.detail}; commands write into the folder itself, and what they change cannot be undone",
+        "Linux 5.12 or later, user namespaces unless the server is root, and a state folder (WapExtension.state_dir) "
+        "on ext4, xfs, btrfs or tmpfs",
+    )
 
 
 def check_git_credential(settings: object) -> tuple[Finding, ...]:

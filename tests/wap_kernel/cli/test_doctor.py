@@ -24,6 +24,7 @@ from wap_kernel.model.errors import Code, ProviderUnavailable, WapError
 from wap_kernel.policy.paths import sandbox_masks
 from wap_kernel.providers import resource_limits, selection
 from wap_kernel.providers.base import Probe
+from wap_kernel.providers.layers import probe as layer_probe
 from wap_kernel.providers.resource_limits import ControlGroups
 
 WORKING = Probe("bubblewrap", True, "bubblewrap 1.2.3", promises={"network": True, "memory": False})
@@ -56,7 +57,7 @@ def wap(*arguments: str) -> int:
 def test_it_tells_about_everything_on_this_machine(tmp_path: Path) -> None:
     report = examine_folder(str(tmp_path), "local")
     names = [finding.name for finding in report.machine]
-    assert names == ["platform", "openat2", "Landlock", "rg", "git", "cgroups"]
+    assert names == ["platform", "openat2", "Landlock", "rg", "git", "cgroups", "layers"]
     assert [probe.name for probe in report.providers] == ["local", "bubblewrap", "gvisor"]
     assert (report.configured.works, report.configured.chosen, report.configured.confines) == (True, "local", False)
     assert not list(tmp_path.iterdir())
@@ -91,6 +92,38 @@ def test_what_is_lacking_is_told_with_what_to_do(
         finding = check()
     assert finding.state != "ok"
     assert finding.fix
+
+
+def test_layers_that_work_are_told_with_their_place(
+    tmp_path: Path, machine: Callable[[Probe], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    skip_unless_works("bubblewrap")
+    machine(WORKING)
+    (tmp_path / "ws").mkdir()
+    settings = {"state_dir": str(tmp_path / "some/state")}
+    report = examine_folder(str(tmp_path / "ws"), "bubblewrap", settings)
+    (finding,) = (finding for finding in report.machine if finding.name == "layers")
+    assert (finding.state, finding.fix) == ("ok", None)
+    assert f"overlayfs in {tmp_path}/some/state/layers, mounted with" in finding.detail
+    assert [path.name for path in tmp_path.iterdir()] == ["ws"], "a trial leaves nothing behind"
+    assert any("commands are confined, and run on layers." in line for line in render_report(report))
+
+
+def test_layers_that_do_not_work_are_told_with_what_to_do(
+    tmp_path: Path, machine: Callable[[Probe], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skip_unless_works("bubblewrap")
+    machine(WORKING)
+    (tmp_path / "ws").mkdir()
+    (tmp_path / "state").touch()
+    monkeypatch.setattr(layer_probe, "FALLBACKS", ())
+    report = examine_folder(str(tmp_path / "ws"), "bubblewrap", {"state_dir": str(tmp_path / "state")})
+    (finding,) = (finding for finding in report.machine if finding.name == "layers")
+    assert finding.state == "limited"
+    assert "no layer can be mounted: " in finding.detail
+    assert "WapExtension.state_dir" in (finding.fix or "")
+    assert report.configured.works
+    assert any("commands are confined, and run in the folder itself." in line for line in render_report(report))
 
 
 def test_a_configured_provider_that_cannot_start_fails(

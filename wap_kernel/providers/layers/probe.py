@@ -25,12 +25,20 @@ class LayerFolder:
     """The place and the way, or the reason why there are none, for people."""
 
 
-def find_layer_folder(root: str, state_dir: str) -> LayerFolder:
-    """Return where layers of the workspace at `root` can lie: in the state folder, else in another place."""
+def find_layer_folder(root: str, state_dir: str, *, is_trial: bool = False) -> LayerFolder:
+    """Return where layers of the workspace at `root` can lie: in the state folder, else in another place.
+
+    The folder is made, but not in a trial.
+    """
     user_namespace = needs_user_namespace()
     reasons: list[str] = []
     for folder in _list_candidates(state_dir):
+        missing = _list_missing(folder)
         reason = _try_layer(root, folder, user_namespace=user_namespace)
+        if reason is not None or is_trial:
+            for path in missing:
+                with suppress(OSError):
+                    os.rmdir(path)
         if reason is None:
             way = "in a user namespace" if user_namespace else "without a user namespace"
             return LayerFolder(folder, f"overlayfs in {folder}, mounted {way}")
@@ -43,18 +51,25 @@ def _list_candidates(state_dir: str) -> Iterator[str]:
     for parent in FALLBACKS:
         if os.path.isdir(parent):
             name = hashlib.sha256(os.fsencode(state_dir)).hexdigest()[:16]
-            folder = os.path.join(parent, f"wap-{os.geteuid()}-{name}")
-            with suppress(OSError):
-                os.makedirs(folder, mode=0o700, exist_ok=True)
-                found = os.lstat(folder)
-                if found.st_uid == os.geteuid() and (found.st_mode & 0o170077) == 0o040000:
-                    yield folder
+            yield os.path.join(parent, f"wap-{os.geteuid()}-{name}")
+
+
+def _list_missing(folder: str) -> list[str]:
+    """Return the folders that are to be made for a path, the deepest first."""
+    missing = []
+    while not os.path.lexists(folder):
+        missing.append(folder)
+        folder = os.path.dirname(folder)
+    return missing
 
 
 def _try_layer(root: str, folder: str, *, user_namespace: bool) -> str | None:
     """Mount a layer in `folder` over `root`, write to it, and return why that does not work."""
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
+        found = os.lstat(folder)
+        if found.st_uid != os.geteuid() or found.st_mode & 0o170077 != 0o040000:
+            return f"{folder} is open to others"
         with ExitStack() as stack:
             probe = stack.enter_context(tempfile.TemporaryDirectory(prefix="probe-", dir=folder))
             upper, work = (os.path.join(probe, name) for name in ("upper", "work"))

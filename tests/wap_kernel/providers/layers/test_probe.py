@@ -57,10 +57,10 @@ def test_another_place(root: Path, unfit: Path, fallback: Path) -> None:
 def test_a_place_that_somebody_else_prepared_is_not_taken(
     root: Path, unfit: Path, fallback: Path, tmp_path: Path, planted: str
 ) -> None:
-    taken = find_layer_folder(str(root), str(unfit)).folder
+    taken = find_layer_folder(str(root), str(unfit), is_trial=True).folder
     if taken is None:
         pytest.skip("no layer can be mounted here")
-    os.rmdir(taken)
+    assert not os.path.exists(taken), "a trial leaves nothing behind"
     if planted == "link":
         (tmp_path / "theirs").mkdir(mode=0o700)
         os.symlink(tmp_path / "theirs", taken)
@@ -72,6 +72,7 @@ def test_a_place_that_somebody_else_prepared_is_not_taken(
     found = find_layer_folder(str(root), str(unfit))
     assert found.folder is None
     assert found.detail.startswith("no layer can be mounted: ")
+    assert os.path.lexists(taken), "what others made is left to them"
 
 
 def test_no_place_at_all(root: Path, unfit: Path, monkeypatch: pytest.MonkeyPatch) -> None:
