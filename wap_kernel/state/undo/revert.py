@@ -47,8 +47,14 @@ class RunReverter:
 
     def survey(self, run: str, guard: Guard | None, seconds: float = SECONDS, *, force: bool = False) -> RevertSurvey:
         """Return what a revert would meet; nothing is changed."""
-        rows = self._history.log.read_live(run)
-        return Surveyor(self._history, rows, Deadline(seconds)).survey(guard, force=force)
+        log, deadline = self._history.log, Deadline(seconds)
+        rows = log.read_live(run)
+        if not rows and (undone := log.read_own(run)):
+            # Other changes may have led to the same again, such as a second revert of what this run had reverted.
+            survey = Surveyor(self._history, undone, deadline).survey(guard, force=force)
+            if not (survey.conflicts or survey.lost or survey.refused):
+                return survey
+        return Surveyor(self._history, rows, deadline).survey(guard, force=force)
 
     def check(self, run: str, guard: Guard, *, force: bool = False) -> None:
         """Raise if a revert would be refused."""

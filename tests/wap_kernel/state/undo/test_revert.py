@@ -66,6 +66,15 @@ def test_a_command_is_reverted_and_reverted_again_byte_for_byte(workspace: Chang
     assert workspace.leftovers() == []
 
 
+def test_a_revert_can_be_reverted_again_when_its_effect_is_there_again(workspace: ChangeWorkspace) -> None:
+    workspace.command("run", "echo 1 > f; mkdir d; echo 1 > d/g")
+    made = workspace.tree()
+    for undone, into in (("run", "first"), ("first", "back"), ("run", "second")):
+        assert workspace.revert(undone, into).left is None
+    assert workspace.revert("first", "again").restored == ["d", "d/g", "f"]
+    assert workspace.tree() == made
+
+
 def test_a_folder_goes_into_the_store_and_back_by_one_rename(tmp_path: Path) -> None:
     workspace = ChangeWorkspace(tmp_path / "w", tmp_path / "state")
     workspace.run_directly("mkdir d; touch d/{1..50}; echo 1 > d/1")
