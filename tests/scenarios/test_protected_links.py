@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.agent_server import USERS, Agent, AgentServer, give, open_place
+from tests.support.agent_server import USERS, Agent, AgentServer, SharedAgentServer, give, share_place
 
 LINKS = {
     ".bashrc": "dotfiles/bashrc",
@@ -24,15 +24,22 @@ TARGETS = {
 }
 
 
-@pytest.fixture(params=USERS)
-def place(request: pytest.FixtureRequest) -> Iterator[AgentServer]:
-    with open_place(request.param) as place:
-        for name in TARGETS.values():
-            (place.home / name).parent.mkdir(parents=True, exist_ok=True)
-            (place.home / name).write_text("# the person's")
-        (place.home / "dotfiles/second").symlink_to("real")
-        (place.home / ".jupyter").mkdir()
+@pytest.fixture(scope="module", params=USERS)
+def shared_place(request: pytest.FixtureRequest) -> Iterator[SharedAgentServer]:
+    with share_place(request.param) as place:
         yield place
+
+
+@pytest.fixture
+def place(shared_place: SharedAgentServer) -> AgentServer:
+    shared_place.clear()
+    home = shared_place.home
+    for name in TARGETS.values():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text("# the person's")
+    (home / "dotfiles/second").symlink_to("real")
+    (home / ".jupyter").mkdir()
+    return shared_place
 
 
 def link(place: AgentServer, name: str, target: str) -> None:

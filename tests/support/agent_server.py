@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -63,6 +64,11 @@ class AgentServer:
     @contextmanager
     def start(self, root: Path | None = None, environment: Mapping[str, str] | None = None) -> Iterator[Agent]:
         """Start the server, and mint a token for an agent."""
+        with self._run(root or self.root, environment or {}) as server:
+            yield Agent(server)
+
+    @contextmanager
+    def _run(self, root: Path, environment: Mapping[str, str]) -> Iterator[LiveServer]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("JUPYTER", "JPY_", "WAP_"))}
         variables = {
             **kept,
@@ -73,10 +79,10 @@ class AgentServer:
             "JUPYTER_TOKEN": TOKEN,
             "PYTHONPATH": PYTHON_PATH,
             "PYTHONDONTWRITEBYTECODE": "1",
-            **(environment or {}),
+            **environment,
         }
         command = [sys.executable, "-m", "jupyter_server", "--no-browser", "--allow-root", "--ServerApp.port=0"]
-        command += [f"--ServerApp.root_dir={root or self.root}", *EXTENSIONS]
+        command += [f"--ServerApp.root_dir={root}", *EXTENSIONS]
         if self.user == "ordinary":
             give(self.folder)
             command = [*_as_ordinary_user(self.folder), *command]
@@ -84,10 +90,39 @@ class AgentServer:
             process = subprocess.Popen(command, env=variables, cwd=self.folder, stdout=log, stderr=log)
         try:
             info = wait_for_runtime_file(self.folder, process)
-            yield Agent(LiveServer(process, info["port"], TOKEN, root or self.root, info["base_url"]))
+            yield LiveServer(process, info["port"], TOKEN, root, info["base_url"])
         finally:
             process.terminate()
             process.wait(SECONDS)
+
+
+class SharedAgentServer(AgentServer):
+    """A folder whose server goes on between the tests of a module; each test has an empty home and its own agent."""
+
+    def __init__(self, folder: Path, user: str, **settings: Any) -> None:
+        super().__init__(folder, user, **settings)
+        self._servers: dict[Path, LiveServer] = {}
+        self._started = ExitStack()
+
+    @contextmanager
+    def start(self, root: Path | None = None, environment: Mapping[str, str] | None = None) -> Iterator[Agent]:
+        """Start a server for the root unless it runs, and mint a token for an agent."""
+        assert not environment, "the environment of a shared server does not change"
+        root = root or self.root
+        if root not in self._servers:
+            self._servers[root] = self._started.enter_context(self._run(root, {}))
+        elif self.user == "ordinary":
+            give(self.home)
+        yield Agent(self._servers[root])
+
+    def clear(self) -> None:
+        """Empty the home folder and the workspace in it."""
+        for path in (*self.home.iterdir(), *self.root.iterdir()):
+            if path != self.root:
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+    def close(self) -> None:
+        self._started.close()
 
 
 class Agent:
@@ -131,13 +166,26 @@ class Agent:
 @contextmanager
 def open_place(user: str, **settings: Any) -> Iterator[AgentServer]:
     """Yield a folder for servers that run as `user`, or skip the test."""
+    with _make_folder(user, **settings) as folder:
+        yield AgentServer(folder, user, **settings)
+
+
+@contextmanager
+def share_place(user: str, **settings: Any) -> Iterator[SharedAgentServer]:
+    """Yield a folder for the tests of a module whose servers run as `user`, or skip them."""
+    with _make_folder(user, **settings) as folder, closing(SharedAgentServer(folder, user, **settings)) as place:
+        yield place
+
+
+@contextmanager
+def _make_folder(user: str, *, provider: str = "bubblewrap", **_: Any) -> Iterator[Path]:
     if user == "ordinary" and os.getuid() != 0:
         pytest.skip("the tests run as an ordinary user already")
-    skip_unless_works(settings.get("provider", "bubblewrap"))
+    skip_unless_works(provider)
     with tempfile.TemporaryDirectory(prefix="wap-agent-") as name:
         folder = Path(name).resolve()
         folder.chmod(0o755)
-        yield AgentServer(folder, user, **settings)
+        yield folder
 
 
 def give(folder: Path) -> None:
