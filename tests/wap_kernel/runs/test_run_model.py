@@ -26,9 +26,10 @@ from tests.support.budgets import SOAK
 from tests.support.run_model import Model, ModelRun, Operation, Tree
 from wap_kernel.dialects.agent_spaces import operations as agent_spaces
 from wap_kernel.dialects.registry import open_runner
+from wap_kernel.dialects.wap import tools as wap
 from wap_kernel.engine.workspace import Workspace
 from wap_kernel.model.caller import Caller
-from wap_kernel.model.errors import Conflict, ProviderUnavailable
+from wap_kernel.model.errors import Conflict, ProviderUnavailable, WapError
 from wap_kernel.model.policy import CommandRule, Policy, ShellPolicy, VerdictKind
 from wap_kernel.model.run import Run
 from wap_kernel.runs.decisions import Decision
@@ -117,6 +118,21 @@ class Runs(RuleBasedStateMachine):
         run = self._do(self.runner.wait(run.id, PATIENCE))
         assert run.status.is_final
 
+    @rule(operation=st.one_of(creations, _operation("deleteFile", path=paths), _operation("shell", command=commands)))
+    def call(self, operation: Operation) -> None:
+        """A single call, which is a run as well if it changes something."""
+        tool, body = _as_call(operation)
+        made, success = self.model.perform(operation)
+        try:
+            answer = json.loads(self._do(wap.call_tool(tool, body, self.runner, PERSON)))
+        except WapError as error:
+            assert not success, error.to_dict()
+            assert "runId" not in error.details
+            return
+        assert success == (answer.get("exitCode", 0) == 0)
+        if made.changes:
+            self.model.runs[answer["runId"]] = made
+
     @precondition(lambda self: self.waiting)
     @rule(index=st.integers(0, 9), answer=st.sampled_from(["approved", "denied", "cancel"]), by_operation=st.booleans())
     def decide(self, index: int, answer: str, by_operation: bool) -> None:
@@ -127,55 +143,71 @@ class Runs(RuleBasedStateMachine):
         if answer == "cancel":
             self._do(self.runner.cancel(run_id, PERSON))
             self.model.cancel(run)
-        else:
-            try:
-                self._do(self.runner.decide(run_id, Decision(approved=answer == "approved", **named), PERSON))
-            except Conflict as changed:
-                # What the command names is not what was shown; nothing has happened, and it is asked anew.
-                assert answer == "approved"
-                again = self._message(run_id)["pendingApproval"]
-                assert again["approvalId"] == changed.details["approvalId"] != pending["approvalId"]
-                run.events.append(("approvalRequired", None))
-                decision = Decision(approved=True, approval_id=again["approvalId"])
-                self._do(self.runner.decide(run_id, decision, PERSON))
+        elif answer == "denied":
+            self._do(self.runner.decide(run_id, Decision(approved=False, **named), PERSON))
             self._do(self.runner.wait(run_id, PATIENCE))
-            self.model.go(run, approved=True) if answer == "approved" else self.model.deny(run)
+            self.model.deny(run)
+        else:
+            self._do(self.runner.decide(run_id, Decision(approved=True, **named), PERSON))
+            self._do(self.runner.wait(run_id, PATIENCE))
+            if not self.model.approve(run):
+                self.model.follow(run, self._message(run_id), self._tree())
         with pytest.raises(Conflict):
             self._do(self.runner.decide(run_id, Decision(approved=True, approval_id=pending["approvalId"]), PERSON))
 
-    @rule(path=paths, content=contents, how=st.sampled_from(["cancelled", "stopped", "killed"]))
-    def end_in_the_middle(self, path: str, content: str, how: str) -> None:
+    @rule(path=paths, content=contents, how=st.sampled_from(["cancelled", "stopped", "killed"]), atomic=st.booleans())
+    def end_in_the_middle(self, path: str, content: str, how: str, atomic: bool) -> None:
         """A command that has written is cancelled, or the process stops or is killed."""
         first = f"printf {content} > {path}"
-        begun = {"type": "shell", "command": f"{first}; touch ../begun; exec sleep 1000"}
-        run = self._do(self._begin([begun, {"type": "createFile", "path": "never", "content": ""}]))
-        self._do(self._until_begun())
+        begun = {"type": "shell", "command": f"{first}; echo begun; exec sleep 1000"}
+        batch = [begun, {"type": "createFile", "path": "never", "content": ""}]
+        run = self._do(self._begin(batch, atomic=atomic))
+        self._do(self._wait_for_output(run.id))
         if how == "cancelled":
             self._do(self.runner.cancel(run.id, PERSON))
         else:
             self._restart(is_killed=how == "killed")
-        self.model.runs[run.id] = cut = ModelRun([{"type": "shell", "command": first}])
-        if how == "killed":
-            self.model.kill(cut)
+        self.model.runs[run.id] = cut = ModelRun([{"type": "shell", "command": first}], atomic)
+        self.model.cut(cut, how)
+        if atomic:
+            cut.events.append(("error", None))
+
+    @precondition(lambda self: self.cancelled)
+    @rule(index=st.integers(0, 9))
+    def apply_what_was_left(self, index: int) -> None:
+        run_id = self.cancelled[index % len(self.cancelled)]
+        run = self.model.runs[run_id]
+        applying = self._do(self.runner.apply(run_id, None, PERSON))
+        ended = self._message(self._do(self.runner.wait(applying.id, PATIENCE)).id)
+        assert ended["status"] == "completed"
+        made = self.model.apply_left(run)
+        if ended["events"][0]["success"]:
+            assert made.changes
+            self.model.runs[applying.id] = made
         else:
-            self.model.cut(cut, "cancelled" if how == "cancelled" else "error")
+            assert not made.changes, "only where its folder is gone"
 
     @precondition(lambda self: self.changing)
     @rule(age=st.integers(0, 9), force=st.booleans())
     def revert(self, age: int, force: bool) -> None:
         run_id = self.changing[-1 - age % len(self.changing)]
         run = self.model.runs[run_id]
-        conflicts = self.model.conflicts(run)
-        if not run.is_final or (conflicts and not force):
-            with pytest.raises(Conflict) as refused:
-                self._do(self.runner.revert(run_id, PERSON, force=force))
-            if run.is_final:
-                assert set(refused.value.details["paths"]) == conflicts
+        is_clean = run.is_final and self.model.is_clean(run)
+        try:
+            reverting = self._do(self.runner.revert(run_id, PERSON, force=force))
+        except Conflict as refused:
+            assert not is_clean
+            assert run.is_final is ("paths" in refused.details)
             return
-        reverting = self._do(self.runner.revert(run_id, PERSON, force=force))
+        assert run.is_final
         ended = self._do(self.runner.wait(reverting.id, PATIENCE))
         assert ended.status.value == "completed", self._message(reverting.id)
-        self.model.runs[reverting.id] = self.model.revert(run)
+        made = ModelRun([], status="completed")
+        if is_clean:
+            made = self.model.revert(run)
+        else:  # by force, or since what was changed is as it was all the same
+            self.model.take_over(made, self._tree(), run.changes)
+        self.model.runs[reverting.id] = made
 
     @rule()
     def restart(self) -> None:
@@ -189,8 +221,13 @@ class Runs(RuleBasedStateMachine):
         undo = "UPDATE runs SET status = 'running', owner = 'dead', completed_at = NULL WHERE id = ?"
         self.workspace.database.write(lambda connection: connection.execute(undo, (run_id,)))
         self._restart(is_killed=True)
-        self._message(run_id)  # whoever asks first has it settled
-        self.model.crash(self.model.runs[run_id])
+        message = self._message(run_id)  # whoever asks first has it recovered
+        run = self.model.runs[run_id]
+        if run.atomic and (not run.changes or run.is_free):  # it may have touched folders
+            run.status = message["status"]
+            run.events = [(event["type"], event.get("success")) for event in message["events"]]
+        else:
+            self.model.crash(run)
 
     @property
     def waiting(self) -> list[str]:
@@ -202,17 +239,22 @@ class Runs(RuleBasedStateMachine):
         return [run_id for run_id, run in self.model.runs.items() if run.status == "completed" and run.operations]
 
     @property
+    def cancelled(self) -> list[str]:
+        """Runs that a person can still apply."""
+        return [run_id for run_id, run in self.model.runs.items() if run.is_waiting_to_apply]
+
+    @property
     def changing(self) -> list[str]:
         """Runs that changed something, or may have, and those that are not over."""
-        runs = self.model.runs.items()
-        return [run_id for run_id, run in runs if run.net or run.is_unknown or not run.is_final]
+        return [run_id for run_id, run in self.model.runs.items() if run.changes or not run.is_final]
 
     # -- what must be true after each
 
     @invariant()
     def the_files_are_as_they_should_be(self) -> None:
         if hasattr(self, "model"):
-            assert self._tree() == self.model.tree
+            found = self._tree()
+            assert found == self.model.tree, f"{found} instead of {self.model.tree}"
 
     @invariant()
     def the_runs_are_as_they_should_be(self) -> None:
@@ -243,15 +285,10 @@ class Runs(RuleBasedStateMachine):
         found = (path for path in self.root.rglob("*"))
         return {str(path.relative_to(self.root)): None if path.is_dir() else path.read_text() for path in found}
 
-    async def _until_begun(self) -> None:
-        begun = self.folder / "begun"
-
-        async def poll() -> None:
-            while not begun.exists():  # noqa: ASYNC110 - a file of another program has no event to await
-                await asyncio.sleep(0.01)
-
-        await asyncio.wait_for(poll(), PATIENCE)
-        begun.unlink()
+    async def _wait_for_output(self, run_id: str) -> None:
+        async for event in self.runner.stream_events(run_id, None, PERSON):
+            if event.name == "output":
+                return
 
     def _restart(self, *, is_killed: bool = False) -> None:
         """Of one that is killed nothing is stored from then on."""
@@ -263,7 +300,7 @@ class Runs(RuleBasedStateMachine):
 
     def _open(self) -> None:
         state = str(self.folder / "state")
-        self.workspace = Workspace(str(self.root), policy=POLICY, provider="local", state_dir=state)
+        self.workspace = Workspace(str(self.root), policy=POLICY, provider="bubblewrap", state_dir=state)
         self.runner = open_runner(self.workspace)
 
     def _close(self) -> None:
@@ -272,6 +309,17 @@ class Runs(RuleBasedStateMachine):
 
     def _do(self, work: Coroutine[Any, Any, T]) -> T:
         return self.loop.run_until_complete(work)
+
+
+def _as_call(operation: Operation) -> tuple[str, bytes]:
+    """The tool and the body of the same operation as a single call."""
+    if operation["type"] == "shell":
+        return "executeCommand", json.dumps({"command": operation["command"]}).encode()
+    if operation["type"] == "deleteFile":
+        return "deleteFile", json.dumps({"path": operation["path"]}).encode()
+    mode = "overwrite" if operation["overwrite"] else "create"
+    body = {"path": operation["path"], "content": operation["content"], "mode": mode, "createDirectories": True}
+    return "writeFile", json.dumps(body).encode()
 
 
 def _refuse(_: object) -> NoReturn:
