@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from wap_kernel.model.command import CancelToken
 from wap_kernel.model.limits import MAX_LAYER_BYTES, MAX_LAYER_FILES
@@ -94,3 +94,13 @@ def watch_disk(
             yield watch
         finally:
             watch.end()
+
+
+def measure_folder(folder: str) -> int:
+    """Return the bytes that the files below a folder take."""
+    size = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                size += os.lstat(os.path.join(parent, name)).st_blocks * 512
+    return size

@@ -16,7 +16,7 @@ from secrets import token_hex
 from typing import Any, TypeVar
 
 from wap_kernel.engine.command_outcome import Suggest, build_command, build_result, describe_refused, raise_unless_ended
-from wap_kernel.engine.disk_watch import watch_disk
+from wap_kernel.engine.disk_watch import measure_folder, watch_disk
 from wap_kernel.engine.effects.approval import (
     AWAITS_APPROVAL,
     OUTCOME,
@@ -32,6 +32,7 @@ from wap_kernel.model.changes import ChangeSet
 from wap_kernel.model.command import CancelToken, Command, CommandOutcome, Confinement, Deadline, OnChunk
 from wap_kernel.model.errors import Conflict, NotFound, WapError
 from wap_kernel.model.git.operations import GitAction, GitRead, GitTransfer
+from wap_kernel.model.limits import MAX_RETAINED_BYTES, MAX_RETAINED_LAYERS
 from wap_kernel.model.operations import ApplyChanges, RunCommand
 from wap_kernel.model.paths import render_path
 from wap_kernel.model.results import AppliedChanges, CommandResult, RefusedPath, Result
@@ -294,8 +295,21 @@ class LayeredCommands:
         finally:
             if opened.is_retained:
                 opened.layer.close()
+                self.bound_retained()
             else:
                 opened.layer.discard()
+
+    def bound_retained(self) -> None:
+        """Remove the oldest of the layers that were not applied, beyond the limits for all of them together."""
+        size = count = 0
+        for layer in reversed(self.layers.list()):
+            owner = layer.read_note(OWNER) or {}
+            if owner.get("reason") not in RETAINED_REASONS:
+                continue
+            size += owner["bytes"] if "bytes" in owner else measure_folder(layer.upper)
+            count += 1
+            if count > 1 and (size > MAX_RETAINED_BYTES or count > MAX_RETAINED_LAYERS):
+                self.layers.remove(layer.id)
 
 
 def new_call_id() -> str:

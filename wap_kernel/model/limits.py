@@ -221,6 +221,10 @@ MAX_READ_ONLY_MOUNTS = 600
 MAX_LAYER_BYTES = 16 * 1024**3
 """Bytes that one command may write; at most half of the free space as well."""
 MAX_LAYER_FILES = 1_000_000
+MAX_RETAINED_LAYERS = 100
+"""Layers that were not applied and are kept for a while; older ones are removed."""
+MAX_RETAINED_BYTES = 8 * 1024**3
+"""Bytes of such layers together, except for the last one; and of all layers that wait for approvals."""
 
 # -- Runs and approvals
 

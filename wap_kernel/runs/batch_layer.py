@@ -82,6 +82,7 @@ class BatchLayer:
         for layer in self._layered.find_layers(self._run.id, (BATCH,)):
             layer.write_note(OWNER, {"run": self._run.id, "reason": reason})
             layer.close()
+        self._layered.bound_retained()
 
 
 def find_batch_layer(workspace: Workspace, run: Run) -> BatchLayer | None:

@@ -7,12 +7,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from wap_kernel.engine.disk_watch import measure_folder
 from wap_kernel.engine.effects.preview import EffectPreview, describe_effect
 from wap_kernel.engine.permit import Permit
 from wap_kernel.model.caller import CallContext
 from wap_kernel.model.changes import ChangeSet
 from wap_kernel.model.command import CommandOutcome
-from wap_kernel.model.errors import ApprovalRequired, NotFound
+from wap_kernel.model.errors import ApprovalRequired, NotFound, TooLarge
+from wap_kernel.model.limits import MAX_RETAINED_BYTES
 from wap_kernel.policy.effects.judge import EffectJudgement
 from wap_kernel.policy.verdict import Verdict
 from wap_kernel.providers.layers.layer import Layer, LayerStore
@@ -54,7 +56,7 @@ class OpenLayer:
         if reason in RETAINED_REASONS:
             context.recorder.begin()  # the run that a person applies
         owner = {"run": context.run, "position": context.position, "step": context.step, "reason": reason}
-        self.layer.write_note(OWNER, owner)
+        self.layer.write_note(OWNER, {**owner, "bytes": measure_folder(self.layer.upper)})
 
 
 class EffectApprovals:
@@ -91,6 +93,8 @@ class EffectApprovals:
             return
         if permit.asks_for is None and before is None and asked in approved:
             return
+        if permit.pending is None:
+            self._require_room(layer)
         layer.write_note(name_note(OUTCOME, context), vars(outcome))
         layer.write_note(name_note(PREVIEW, context), preview)
         opened.keep(context, AWAITS_APPROVAL)
@@ -116,11 +120,22 @@ class EffectApprovals:
                 if is_same:
                     return
         layer.release()
+        self._require_room(layer)
         layer.write_note(note, preview)
         opened.keep(context, AWAITS_APPROVAL)
         raise _make_refusal(
             preview, describe_effect(layer, layer.lower.guarded_by(permit.guard), NO_OUTPUT, changes, judgement)
         )
+
+    def _require_room(self, layer: Layer) -> None:
+        """Raise TooLarge where this layer and those that wait already would fill the disk."""
+        owners = (each.read_note(OWNER) or {} for each in self._layers.list())
+        waiting = sum(owner.get("bytes", 0) for owner in owners if owner.get("reason") == AWAITS_APPROVAL)
+        if waiting and waiting + measure_folder(layer.upper) > MAX_RETAINED_BYTES:
+            raise TooLarge(
+                f"The changes of commands that wait for a person take more than {MAX_RETAINED_BYTES} bytes.",
+                hint="Have a person decide on them first, or cancel them.",
+            )
 
     def _digest(self, layer: Layer, changes: ChangeSet, paths: Collection[str] | None = None) -> str:
         """Return a digest of the changes, or of those at `paths`."""
