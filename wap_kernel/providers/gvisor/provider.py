@@ -180,7 +180,10 @@ def _copy_attributes(mounts: Sequence[Mount], folder: str) -> tuple[Mount, ...]:
     copied = []
     for mount in mounts:
         if mount.target == environment.GIT_ATTRIBUTES:
-            mount = replace(mount, source=shutil.copy(mount.source, os.path.join(folder, "attributes")))
+            try:
+                mount = replace(mount, source=shutil.copy(mount.source, os.path.join(folder, "attributes")))
+            except OSError as error:
+                raise ProviderUnavailable(f"The attributes for git cannot be read: {error.strerror}.") from error
         copied.append(mount)
     return tuple(copied)
 

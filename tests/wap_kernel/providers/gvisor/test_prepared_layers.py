@@ -13,10 +13,11 @@ import pytest
 from tests.support.gvisor_sandboxes import GUARDED, of_sandboxes, providing, run, script, wait_until
 from wap_kernel.model.changes import ChangeSet
 from wap_kernel.model.command import CancelToken, CommandOutcome, Confinement
-from wap_kernel.model.errors import Conflict
+from wap_kernel.model.errors import Conflict, ProviderUnavailable
 from wap_kernel.providers.gvisor.provider import GvisorProvider
 from wap_kernel.providers.layers.layer import Layer, LayerStore
 from wap_kernel.providers.mounts import Guards
+from wap_kernel.providers.process.environment import GIT_ATTRIBUTES
 
 
 @pytest.fixture
@@ -266,3 +267,19 @@ def test_when_the_server_is_killed_its_sandboxes_end(workspace: Path) -> None:
         server.kill()
     wait_until(lambda: not of_sandboxes(home))
     assert str(workspace) not in Path("/proc/self/mountinfo").read_text()
+
+
+@pytest.mark.parametrize("isolation", ["shared", "layer"])
+def test_the_file_of_gits_attributes_may_lie_in_a_folder_that_is_hidden(
+    layered: GvisorProvider, workspace: Path, isolation: str
+) -> None:
+    """The state folder of a workspace that is the home folder lies below the root."""
+    (workspace / "keys/attributes").write_text("*.pem -diff\n")
+    confinement = replace(GUARDED, git_attributes=str(workspace / "keys/attributes"))
+    if isolation == "layer":
+        confinement = replace(confinement, layer=store(layered).create())
+    outcome = run(layered, f"echo keys/*; cat {GIT_ATTRIBUTES}", confinement=confinement)
+    assert outcome.stdout == "keys/*\n*.pem -diff\n"
+    (workspace / "keys/attributes").unlink()
+    with pytest.raises(ProviderUnavailable, match="attributes for git"):
+        run(layered, "true", confinement=replace(confinement, network=True))
