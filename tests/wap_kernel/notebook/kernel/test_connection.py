@@ -88,7 +88,7 @@ def test_somebody_else_approves_while_the_cell_waits(server: Server) -> None:
     with started(server) as (talk, _):
         request = talk.begin("sh --wait 60 rm -r old")
         published = talk.published(request)
-        assert "approve run_" in json.dumps(next(published)[1])
+        next(message for message in published if "approve run_" in json.dumps(message[1]))  # first it may run
         (run,) = ask(server, "GET", "wap/runs?status=awaiting_approval")["runs"]
         decision = {"approvalId": run["pendingApproval"]["approvalId"], "decision": "approved"}
         ask(server, "POST", f"wap/runs/{run['runId']}/decision", decision)
