@@ -9,10 +9,14 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import pytest
+
+from scripts.demo import Server, running_server
 
 PROJECT = Path(__file__).parents[2]
 FAST_IMPORTS = str(PROJECT / "tests" / "support" / "fast_imports")
@@ -26,8 +30,6 @@ OPEN_LINES = "".join(f"c.WapExtension.{name} = {value!r}\n" for name, value in O
 TOKEN = "a-token"
 OTHERS = ("jupyterlab", "jupyter_lsp", "jupyter_server_terminals", "notebook_shim")
 """Extensions that these tests do without: to import them takes longer than all the rest."""
-WITHOUT_LAB = {"ServerApp": {"jpserver_extensions": dict.fromkeys(OTHERS, False)}}
-"""The same as a configuration, for `running_server`."""
 EXTENSIONS = [
     "--ServerApp.jpserver_extensions=jupyter_ext=True",
     *(f"--ServerApp.jpserver_extensions={name}=False" for name in OTHERS),
@@ -88,6 +90,17 @@ def start_server(folder: Path, *options: str, configuration: str = OPEN_LINES) -
         process.wait(SECONDS)
 
 
+@contextmanager
+def start_demo(**configuration: Mapping[str, Any]) -> Iterator[Server]:
+    """A server as `make demo` has it, without JupyterLab and its slow imports."""
+    without_lab = {"ServerApp": {"jpserver_extensions": dict.fromkeys(OTHERS, False)}}
+    with contextlib.ExitStack() as stack:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PYTHONPATH", FAST_IMPORTS)
+            server = stack.enter_context(running_server(configuration={**without_lab, **configuration}))
+        yield server
+
+
 def wait_for_runtime_file(folder: Path, process: subprocess.Popen[bytes]) -> Any:
     path = folder / "runtime" / f"jpserver-{process.pid}.json"
     deadline = time.monotonic() + SECONDS
@@ -107,12 +120,14 @@ def wait_for_runtime_file(folder: Path, process: subprocess.Popen[bytes]) -> Any
 class Place:
     """A workspace and Jupyter's folders, which every server here shares."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, provider: str = "local") -> None:
         self.folder = folder
         self.root = folder / "root"
         self.root.mkdir()
         (folder / "config").mkdir()
-        (folder / "config" / "jupyter_server_config.py").write_text(OPEN_LINES)
+        (folder / "config" / "jupyter_server_config.py").write_text(
+            OPEN_LINES.replace(repr(OPEN["provider"]), repr(provider))
+        )
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("JUPYTER", "JPY_", "WAP_"))}
         self.environment = {
             **kept,
@@ -123,6 +138,14 @@ class Place:
             "JUPYTER_TOKEN": TOKEN,
             "PYTHONPATH": PYTHON_PATH,
         }
+
+    def layers(self) -> list[Path]:
+        """The layers of all processes that are there now."""
+        return list((self.folder / "data" / "wap").glob("*/layers/layer_*"))
+
+    def has_written(self, name: str) -> bool:
+        """Return whether a command has made a file, in the workspace or on its layer."""
+        return (self.root / name).exists() or any((layer / "upper" / name).exists() for layer in self.layers())
 
     @contextmanager
     def server(self) -> Iterator[LiveServer]:

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 
-from scripts.demo import Server, running_server
-from tests.support.server_processes import WITHOUT_LAB
+from scripts.demo import Server
+from tests.support.server_processes import start_demo
 from tests.support.wap_kernels import KERNELSPEC, SECONDS, Talk
 
 HTTP = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -64,7 +64,7 @@ def started(server: Server) -> Iterator[tuple[Talk, str]]:
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     """It does not kill a kernel that needs long to end: the run of its cell would not be cancelled."""
-    with running_server(configuration={**WITHOUT_LAB, "KernelManager": {"shutdown_wait_time": SECONDS}}) as running:
+    with start_demo(KernelManager={"shutdown_wait_time": SECONDS}) as running:
         yield running
 
 
@@ -114,10 +114,7 @@ def test_the_run_of_a_cell_ends_with_it(server: Server, how: str) -> None:
 
 def test_a_server_without_a_sandbox_gets_no_commands_from_this_kernel() -> None:
     """There a person would be asked, and the person is who wrote the command."""
-    with (
-        running_server(configuration={**WITHOUT_LAB, "WapExtension": {"provider": "local"}}) as server,
-        started(server) as (talk, _),
-    ):
+    with start_demo(WapExtension={"provider": "local"}) as server, started(server) as (talk, _):
         said = talk.run("sh --yes touch made")
         assert said.reply["ename"] == "PROVIDER_UNAVAILABLE"
         assert "sandbox" in said.reply["evalue"]
@@ -127,7 +124,7 @@ def test_a_server_without_a_sandbox_gets_no_commands_from_this_kernel() -> None:
 
 
 def test_an_administrator_may_allow_them() -> None:
-    configuration = {**WITHOUT_LAB, "WapExtension": {"provider": "local", "allow_unconfined": True}}
-    with running_server(configuration=configuration) as server, started(server) as (talk, _):
+    traits = {"provider": "local", "allow_unconfined": True}
+    with start_demo(WapExtension=traits) as server, started(server) as (talk, _):
         assert talk.run("sh --yes touch made").reply["status"] == "ok"
         assert (server.workspace / "made").exists()

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from scripts.demo import Server, running_server
+from scripts.demo import Server
 from tests.support.python_kernels import Kernel, ask, kernel_of
-from tests.support.server_processes import WITHOUT_LAB
+from tests.support.server_processes import start_demo
 
 
 @pytest.fixture(scope="package")
 def server() -> Iterator[Server]:
     """It does not kill a kernel that needs long to end: the run of its cell would not be cancelled."""
-    with running_server(configuration={**WITHOUT_LAB, "KernelManager": {"shutdown_wait_time": 30.0}}) as running:
+    with start_demo(KernelManager={"shutdown_wait_time": 30.0}) as running:
         (running.workspace / "src").mkdir()
         (running.workspace / "src" / "app.py").write_text("x = 1\ny = 2\nz = 3\n")
         (running.workspace / "my notes.txt").write_text("notes\n")

@@ -15,10 +15,9 @@ from typing import Any, cast
 import pytest
 from jupyter_client.manager import KernelManager
 
-from scripts.demo import running_server
 from tests.support.python_kernels import Kernel, connected
 from tests.support.scripted_server import Handler, serving
-from tests.support.server_processes import WITHOUT_LAB
+from tests.support.server_processes import start_demo
 from wap_kernel.model.errors import ProviderUnavailable
 from wap_kernel.notebook.magics import magics
 
@@ -121,7 +120,7 @@ def test_a_server_that_is_named_is_never_replaced(tmp_path: Path) -> None:
 
 def test_a_server_that_goes_away_is_not_replaced_by_this_process(tmp_path: Path) -> None:
     """A wider policy might be that of this process."""
-    with running_server(configuration=WITHOUT_LAB) as server:
+    with start_demo() as server:
         announced = Path(server.environment["JUPYTER_RUNTIME_DIR"]) / f"jpserver-{server.pid}.json"
         runtime = tmp_path / "runtime"
         runtime.mkdir(mode=0o700)
