@@ -13,13 +13,11 @@ from wap_kernel.files.contained.renames import temporary_name
 from wap_kernel.files.contained.root import Root
 from wap_kernel.files.interface import Guard, Locks, NullGuard
 from wap_kernel.model.changes import Change, ChangeSet
-from wap_kernel.model.paths import join_path
 from wap_kernel.state.changes.change_log import ChangeLog, LoggedChange
 from wap_kernel.state.changes.displacer import ChangeConflict, Gate
 from wap_kernel.state.changes.image_store import MAX_FILE_BYTES, MAX_TOTAL_BYTES, ImageStore
 from wap_kernel.state.changes.maker import ChangeMaker
 from wap_kernel.state.changes.recorder import ChangeRecorder
-from wap_kernel.state.changes.tree_manifest import TreeManifest
 from wap_kernel.state.database import Database
 
 
@@ -146,13 +144,6 @@ class ChangeHistory:
                 yield Location(descriptor, name, row.path)
             finally:
                 os.close(descriptor)
-
-    def find_foreign(self, target: Location, tree: TreeManifest | None) -> list[str]:
-        """Return what others have put into a folder, or changed in it, since its manifest was taken."""
-        if tree is None:
-            return []
-        now = TreeManifest.take(target.fd, target.name)
-        return [join_path(target.path, path) for path in tree.find_foreign(now)]
 
 
 def _displaces(change: Change) -> bool:
