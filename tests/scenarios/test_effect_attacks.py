@@ -209,6 +209,28 @@ def wait_for_layer(place: AgentServer, name: str) -> None:
         poll.wait(0.02)
 
 
+def test_a_closed_folder_hides_what_policy_denies(place: AgentServer) -> None:
+    """The search for masks cannot enter a folder that is closed to its owner; a command could open it again."""
+    folders = [place.root / f"closed-{mode:o}" for mode in (0o000, 0o100, 0o300, 0o400, 0o600)]
+    for folder in folders:
+        (folder / "deep").mkdir(parents=True)
+        for name in (".env", "deep/.env"):
+            (folder / name).write_text("the secret")
+    own(place)
+    with place.start() as agent:
+        names = " ".join(folder.name for folder in folders)
+        assert agent.run(f"for f in {names}; do chmod ${{f#closed-}} $f; done").status == 200
+        for line in (f"chmod 700 {names}", f"cat {names}", f"chmod 700 {names}; cat */.env */*/.env; cp -r . /tmp/x"):
+            answer = agent.run(line)
+            assert answer.status == 200 and "the secret" not in answer.text, answer
+        agent.run("python3 -c \"import shutil; shutil.rmtree('closed-0', ignore_errors=True)\"")
+        agent.run("mv closed-300 moved; mv closed-0 moved2")
+        for folder in folders:
+            folder.chmod(0o700)
+            assert (folder / "deep/.env").read_text() == (folder / ".env").read_text() == "the secret"
+        assert agent.run("cat */.env").body["stdout"] == ""
+
+
 def test_a_device_of_the_person_does_not_stop_commands(place: AgentServer) -> None:
     if os.getuid() != 0:
         pytest.skip("only root makes devices")

@@ -8,6 +8,8 @@ import json
 import random
 import signal
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,9 @@ from tests.support.budgets import choose_budget
 from tests.support.server_processes import LiveServer, Place, batch, decide, get
 from wap_kernel.files.contained import atomic_write
 
-KILLS = choose_budget(suite=4, soak=100)
+KILLS = choose_budget(suite=3, soak=100)
 ATOMIC_KILLS = choose_budget(suite=2, soak=20)
+LAYER_KILLS = choose_budget(suite=3, soak=60)
 """Each kill starts a server anew."""
 CLIENTS = 4
 BEGUN = 2 * CLIENTS
@@ -115,8 +118,9 @@ def _asking(key: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.soak
-def test_sigkill_loses_no_run_tears_no_file_and_leaves_what_waits_decidable(tmp_path: Path) -> None:
-    place = Place(tmp_path)
+@pytest.mark.parametrize("provider", ["local", "bubblewrap"])
+def test_sigkill_loses_no_run_tears_no_file_and_leaves_what_waits_decidable(tmp_path: Path, provider: str) -> None:
+    place = Place(tmp_path, provider)
     moments = random.Random(4)
     known: Known = {}
     unanswered: dict[str, str] = {}
@@ -179,6 +183,81 @@ def test_of_an_atomic_batch_that_is_killed_nothing_stays(tmp_path: Path) -> None
         assert ended["status"] == "error"
         assert ended["events"][-1]["message"] == "The run did not end, so everything was undone."
         assert {path.name: path.read_text() for path in place.root.iterdir()} == before
+
+
+MADE = 1200
+ON_LAYER = json.dumps(
+    {
+        "protocolVersion": "1.0",
+        "atomic": True,
+        "operations": [
+            {"type": "createFile", "path": "first", "content": "new"},
+            {
+                "type": "shell",
+                "command": f"for f in $(seq -f made-%g {MADE}) old/*; do echo new > $f; done",
+            },
+            {"type": "deleteFile", "path": "gone"},
+        ],
+    }
+)
+
+
+@pytest.mark.soak
+def test_an_atomic_batch_with_a_command_that_is_killed_is_applied_whole_or_not_at_all(tmp_path: Path) -> None:
+    """Whether the server dies while the command runs, while its effect is applied, or afterwards."""
+    place = Place(tmp_path, "bubblewrap")
+    place.root.joinpath("old").mkdir()
+    for number in range(50):
+        (place.root / "old" / str(number)).write_text("old\n")
+    place.root.joinpath("gone").write_text("old\n")
+    before = _read(place)
+    made = {"first": "new", **{f"made-{number}": "new\n" for number in range(1, MADE + 1)}}
+    after = {**made, **{path: "new\n" for path in before if path != "gone"}}
+    moments = random.Random(6)
+    kinds = itertools.cycle(["command", "applying", "any"])
+    ends = []
+    for _, kind in zip(range(LAYER_KILLS), kinds, strict=False):
+        with place.server() as server:
+            status, message = server.request("POST", "wap/runs?wait=0", ON_LAYER)
+            assert status == 202, message
+            _wait_for_moment(place, kind, moments)
+            server.process.send_signal(signal.SIGKILL)
+            server.process.wait()
+        with place.server() as server:
+            ended = get(server, message["runId"])
+            found = _read(place)
+            assert found in (before, after), f"{len(found)} files"
+            assert (ended["status"], found == after) in (("completed", True), ("error", False))
+            ends.append(ended["status"])
+            if found == after:
+                status, reverted = server.request("POST", f"wap/runs/{message['runId']}/revert?wait=60", "{}")
+                assert status in (200, 201, 202), reverted
+                assert _read(place) == before
+            _until(lambda: not place.layers())
+    assert "error" in ends and "completed" in ends, ends
+
+
+def _wait_for_moment(place: Place, kind: str, moments: random.Random) -> None:
+    """Wait until the command has begun, until something is applied, or some time from there."""
+    if kind == "command":
+        _until(lambda: place.has_written(f"made-{moments.randrange(1, MADE)}"))
+        return
+    _until(lambda: (place.root / "first").exists() or (place.root / "made-1").exists())
+    if kind == "any":
+        moment = threading.Event()
+        threading.Timer(moments.uniform(0.0, 0.1), moment.set).start()
+        moment.wait()
+
+
+def _read(place: Place) -> dict[str, str]:
+    return {str(path.relative_to(place.root)): path.read_text() for path in place.root.rglob("*") if path.is_file()}
+
+
+def _until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)  # a file of another process
 
 
 def _names_what_was_under_way(events: list[dict[str, Any]], ids: list[str]) -> None:

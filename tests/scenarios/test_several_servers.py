@@ -7,7 +7,9 @@ import signal
 import sqlite3
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +17,20 @@ import pytest
 
 from tests.support.server_processes import LiveServer, Place, batch, decide, get, start
 
-LONG = "echo begun; touch begun; while [ ! -e go ]; do sleep 0.05; done; echo done"
+LONG = "echo begun; touch begun; while [ ! -s go ]; do sleep 0.05; done; echo done"
+"""On a layer a command sees what is written into a file that was there, and no new name."""
 TIMEOUT = 120_000
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
+@pytest.fixture(params=["local", "bubblewrap"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    place = Place(tmp_path, request.param)
+    (place.root / "go").touch()
+    return place
+
+
+def _go_on(place: Place) -> None:
+    (place.root / "go").write_text("now")
 
 
 def _until(condition: Callable[[], Any]) -> None:
@@ -39,7 +48,7 @@ def _ended(server: LiveServer, run_id: str) -> dict[str, Any]:
 def test_no_run_of_a_living_process_is_touched(place: Place) -> None:
     with place.server() as first:
         run_id = start(first, {"type": "shell", "command": LONG, "timeout": TIMEOUT})["runId"]
-        _until((place.root / "begun").exists)
+        _until(lambda: place.has_written("begun"))
 
         with place.server() as second:  # it dies with a run of its own, and leaves the other one alone
             assert get(second, run_id)["status"] == "running"
@@ -55,7 +64,7 @@ def test_no_run_of_a_living_process_is_touched(place: Place) -> None:
             assert message["status"] == "error"
             assert message["events"][-1]["details"]["operationId"] == "x"
             assert get(third, run_id)["status"] == "running"
-            (place.root / "go").touch()
+            _go_on(place)
             message = _ended(third, run_id)
         assert message["status"] == "completed"
         assert message["events"][-1]["stdout"] == "begun\ndone\n"
@@ -65,7 +74,7 @@ def test_three_processes_at_once_and_one_is_killed(place: Place) -> None:
     """Two servers and a `wap run`, each with a command under way: the runs of the living go on to their end."""
 
     def waits(name: str) -> dict[str, Any]:
-        command = f"touch begun-{name}; while [ ! -e go ]; do sleep 0.05; done; echo {name}"
+        command = f"touch begun-{name}; while [ ! -s go ]; do sleep 0.05; done; echo {name}"
         return {"id": name, "type": "shell", "command": command, "timeout": TIMEOUT}
 
     with place.server() as first, place.server() as second:
@@ -76,7 +85,7 @@ def test_three_processes_at_once_and_one_is_killed(place: Place) -> None:
         beside.stdin = None
         living, dying = start(first, waits("first"))["runId"], start(second, waits("second"))["runId"]
         for name in ("line", "first", "second"):
-            _until((place.root / f"begun-{name}").exists)
+            _until(lambda name=name: place.has_written(f"begun-{name}"))
         running = first.request("GET", "wap/runs?status=running")[1]["runs"]
         (of_line,) = {run["runId"] for run in running} - {living, dying}
         second.process.send_signal(signal.SIGKILL)
@@ -84,7 +93,7 @@ def test_three_processes_at_once_and_one_is_killed(place: Place) -> None:
         lost = _ended(first, dying)
         assert (lost["status"], lost["events"][-1]["details"]["operationId"]) == ("error", "second")
         assert [get(first, run_id)["status"] for run_id in (living, of_line)] == ["running", "running"]
-        (place.root / "go").touch()
+        _go_on(place)
         told, complaints = beside.communicate(timeout=60)
         assert beside.returncode == 0, told + complaints
         for run_id, name in ((living, "first"), (of_line, "line")):
@@ -100,8 +109,9 @@ SINGLE = {
 """Calls of two dialects that ask, and whose command does not end by itself."""
 
 
-def test_a_single_call_whose_server_is_killed_is_answered_by_whoever_is_left(place: Place) -> None:
+def test_a_single_call_whose_server_is_killed_is_answered_by_whoever_is_left(tmp_path: Path) -> None:
     """In its own form: also by a `wap run`, which knows nothing of such calls itself."""
+    place = Place(tmp_path)
     asked = {}
     with place.server() as server:
         for route, body in SINGLE.items():
@@ -127,6 +137,30 @@ def test_a_single_call_whose_server_is_killed_is_answered_by_whoever_is_left(pla
         assert "was under way. It may have been done in part" in answer["error"]
 
 
+@pytest.mark.parametrize("route", ["api/executeCommand", "workspace/bash"])
+def test_a_single_call_on_a_layer_whose_server_is_killed_has_changed_nothing(tmp_path: Path, route: str) -> None:
+    place = Place(tmp_path, "bubblewrap")
+    (place.root / "data").mkdir()
+    (place.root / "data" / "x").write_text("x")
+    body = json.dumps({"command": "rm -f data/x; touch begun; sleep 1000"})
+    with place.server() as server, ThreadPoolExecutor() as threads:
+        calling = threads.submit(server.request, "POST", f"wap/{route}", body)
+        _until(lambda: place.has_written("begun"))
+        beside = place.wap("run", "-")
+        told, complaints = beside.communicate(batch({"type": "createFile", "path": "made", "content": "x"}), 60)
+        assert beside.returncode == 0, told + complaints
+        assert place.has_written("begun"), "the command line leaves the layer of a living server"
+        server.process.send_signal(signal.SIGKILL)
+        server.process.wait()
+        assert isinstance(calling.exception(), OSError | HTTPException)
+    assert (place.root / "data" / "x").read_text() == "x"
+    assert not (place.root / "begun").exists()
+    with place.server() as server:
+        runs = server.request("GET", "wap/runs")[1]["runs"]
+        assert [run["status"] for run in runs] == ["completed"], "only that of the command line"
+        _until(lambda: not place.layers())
+
+
 def test_a_run_of_the_command_line_outlives_servers_and_is_cancelled_from_one(place: Place) -> None:
     with place.server() as first:
         beside = place.wap("run", "-", "--json")
@@ -134,7 +168,7 @@ def test_a_run_of_the_command_line_outlives_servers_and_is_cancelled_from_one(pl
         beside.stdin.write(batch({"type": "shell", "command": LONG, "timeout": TIMEOUT}))
         beside.stdin.close()
         beside.stdin = None
-        _until((place.root / "begun").exists)
+        _until(lambda: place.has_written("begun"))
         (listed,) = first.request("GET", "wap/runs?status=running")[1]["runs"]
     with place.server() as second:
         assert get(second, listed["runId"])["status"] == "running"

@@ -174,12 +174,11 @@ def test_the_token_is_found_nowhere(
     responses = json.dumps([answers, connected.audit()]).encode()
     texts = {"answers and audit": responses, "printed": "".join(capfd.readouterr()).encode()}
     texts |= {f"processes {number}": one for number, one in enumerate(sampled)}
-    texts["state"] = stored(tmp_path / "state")
+    # The undo log has the paths of files as they are, and this test named one of them so.
+    texts["state"] = stored(tmp_path / "state").replace(f"leak-{safe}".encode(), b"")
     texts |= {str(path): path.read_bytes() for path in connected.root.rglob("*") if path.is_file()}
     parts = [form.rstrip("=")[4:-4].encode() for form in forms(token).values()]
-    # Undo records the path of the branch that this test itself named so.
-    found = [(name, part) for name, text in texts.items() for part in parts if part in text]
-    assert [name for name, part in found if name != "state" or token.encode()[4:-4] == part] == []
+    assert not [(name, part) for name, text in texts.items() for part in parts if part in text]
     assert listener.heard == [] and list(outside.iterdir()) == []
     assert not (connected.root / ".git/ran-inside").exists()
     # Whoever suspects nothing goes there.

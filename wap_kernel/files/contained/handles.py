@@ -46,8 +46,15 @@ def build_link_stat(found: os.stat_result, target: str | None = None) -> LinkSta
 
 
 def stat_link(name: str, folder: int) -> LinkStat:
-    link_stat = build_link_stat(os.stat(name, dir_fd=folder, follow_symlinks=False))
-    return link_stat._replace(target=os.readlink(name, dir_fd=folder)) if link_stat.kind is FileKind.LINK else link_stat
+    while True:
+        link_stat = build_link_stat(os.stat(name, dir_fd=folder, follow_symlinks=False))
+        if link_stat.kind is not FileKind.LINK:
+            return link_stat
+        try:
+            return link_stat._replace(target=os.readlink(name, dir_fd=folder))
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # else something that is no link has replaced it
+                raise
 
 
 def special_file_error(stat: Stat) -> InvalidArgument:

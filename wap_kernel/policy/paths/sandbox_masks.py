@@ -16,7 +16,7 @@ from posixpath import dirname
 from typing import Protocol
 
 from wap_kernel.files.interface import DirEntry, FileKind, Files, FindFolders, Guard, NullGuard
-from wap_kernel.files.tree_walk import open_real_folder, walk_tree
+from wap_kernel.files.tree_walk import open_real_folder, try_open, walk_tree
 from wap_kernel.model.command import Confinement, Deadline
 from wap_kernel.model.errors import PathClosed, PermissionDenied, WapError
 from wap_kernel.model.limits import MAX_MASKS, MAX_READ_ONLY_MOUNTS
@@ -26,6 +26,7 @@ from wap_kernel.policy.paths.quarantine import find_missing
 
 MAX_GITDIR = 4096
 GIT = ".git"
+OPEN_TO_OWNER = 0o500
 GIT_OBEYED = frozenset({"config", "config.worktree", "hooks", "commondir"})
 """Entries of a repository that a later git command executes, or where it looks for what it executes."""
 GIT_NESTED = frozenset({"modules", "worktrees"})
@@ -114,6 +115,8 @@ class _Search:
             self._deadline.check()
             masks = self._list(path) if index is None else index.find(path, self._list)
             if masks is None:
+                if path != "." and self._is_closed(path):
+                    self.hidden.append(path)
                 continue
             self.hidden += [join_path(path, name) for name in masks.hidden]
             self.read_only += [join_path(path, name) for name in masks.read_only]
@@ -121,13 +124,20 @@ class _Search:
                 self._git(join_path(path, name), is_folder=is_folder)
             pending += [join_path(path, name) for name in masks.folders]
 
+    def _is_closed(self, path: str) -> bool:
+        """Return whether a path is a folder that its owner may not list or enter: a command could open it."""
+        found = try_open(self._files.lstat, path)
+        return found is not None and found.kind is FileKind.FOLDER and found.mode & OPEN_TO_OWNER != OPEN_TO_OWNER
+
     def _list(self, path: str) -> FolderMasks | None:
-        """List a folder, and return what needs a mask in it."""
+        """List a folder, and return what needs a mask in it; None if it is gone or closed to its owner."""
         folder = open_real_folder(self._files, path)
         if folder is None:
             return None
         found = FolderMasks()
         with folder:
+            if try_open(folder.lstat, ".") is None:
+                return None
             for batch in folder.batches():
                 self._deadline.check()
                 found = self._add(found, path, batch)

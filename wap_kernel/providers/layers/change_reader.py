@@ -16,7 +16,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 from wap_kernel.model.changes import ABSENT, Change, ChangeKind, ChangeSet, FileImage
-from wap_kernel.model.errors import TooLarge
+from wap_kernel.model.errors import PermissionDenied, TooLarge
 from wap_kernel.model.paths import join_path
 
 MAX_CHANGES = 500_000
@@ -35,13 +35,20 @@ def read_changes(upper: str, root_fd: int, attribute_prefix: str) -> ChangeSet:
 
     `attribute_prefix` is `trusted.overlay.` or `user.overlay.`.
     """
-    reader = _ChangeReader(root_fd, attribute_prefix)
-    reader.read(upper)
-    moved = {change.source for change in reader.changes if change.source is not None}
-    if moved:  # what is at their old paths is new, which shows only when all moves are known
-        reader = _ChangeReader(root_fd, attribute_prefix, moved)
+    try:
+        reader = _ChangeReader(root_fd, attribute_prefix)
         reader.read(upper)
-    return ChangeSet(tuple(reader.changes))
+        moved = {change.source for change in reader.changes if change.source is not None}
+        if moved:  # what is at their old paths is new, which shows only when all moves are known
+            reader = _ChangeReader(root_fd, attribute_prefix, moved)
+            reader.read(upper)
+        return ChangeSet(tuple(reader.changes))
+    except PermissionError as error:
+        raise PermissionDenied(
+            f"The command changed something in a folder that its owner may not read or enter: {error.filename}. "
+            "None of its changes was applied.",
+            hint="Open the folder first, in a command of its own: chmod u+rwx.",
+        ) from error
 
 
 def image_of(found: os.stat_result | None, folder: int, name: str) -> FileImage:
@@ -161,9 +168,11 @@ class _ChangeReader:
                     before = _folder_image(os.fstat(lower))
                     self._add(Change(path, ChangeKind.MOVED, before, _folder_image(new), lower_path))
             elif old is not None and stat.S_ISDIR(old.st_mode) and pair.lower is not None:
-                lower = os.open(name, _FOLDER, dir_fd=pair.lower)
                 if stat.S_IMODE(old.st_mode) != stat.S_IMODE(new.st_mode):
                     self._add_mode(path, old, new)
+                if not is_opaque and not os.listdir(descriptor):
+                    return  # it may be closed: `chmod u+rwx` opens it
+                lower = os.open(name, _FOLDER, dir_fd=pair.lower)
             if lower is not None:
                 opened.callback(os.close, lower)
             else:
@@ -230,7 +239,7 @@ class _ChangeReader:
         _check_depth(path)
         try:
             descriptor = os.open(name, _FOLDER, dir_fd=parent)
-        except OSError:
+        except FileNotFoundError:
             return
         try:
             for entry in sorted(os.listdir(descriptor)):
@@ -306,5 +315,5 @@ def _lstat(name: str, folder: int | None) -> os.stat_result | None:
         return None
     try:
         return os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return None

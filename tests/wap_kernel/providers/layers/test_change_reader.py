@@ -12,7 +12,7 @@ import pytest
 from tests.support.layer_cases import CASES, MOVES, fill
 from tests.support.layer_workspace import LayerWorkspace, describe
 from wap_kernel.model.changes import ABSENT, ChangeKind
-from wap_kernel.model.errors import TooLarge
+from wap_kernel.model.errors import PermissionDenied, TooLarge
 from wap_kernel.providers.layers import change_reader
 from wap_kernel.providers.layers.change_reader import read_changes, read_upper_file
 
@@ -228,3 +228,19 @@ def test_a_redirection_that_leads_nowhere(tmp_path: Path, value: bytes) -> None:
     finally:
         os.close(descriptor)
     assert not any("outside" in line or "from" in line for line in found)
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o300, 0o400])
+def test_a_folder_of_the_workspace_that_is_closed_to_its_owner(filled: LayerWorkspace, mode: int) -> None:
+    """It can be opened; more cannot be judged, for nobody knows what is in it."""
+    (filled.folder / "a").chmod(mode)
+    assert changed(filled, "chmod 755 a") == ["mode a"]
+    if os.geteuid() != 0:
+        with pytest.raises(PermissionDenied, match="may not read or enter"):
+            filled.run_on_layer("chmod 700 a; rm -r a")
+    (filled.folder / "a").chmod(0o755)
+
+
+def test_a_path_that_is_too_long(filled: LayerWorkspace) -> None:
+    with pytest.raises(TooLarge, match="bytes"):
+        filled.run_on_layer(f"for n in {{1..40}}; do mkdir {'d' * 100}; cd -P {'d' * 100}; done; touch x")

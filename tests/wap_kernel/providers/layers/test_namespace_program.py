@@ -268,7 +268,9 @@ def test_signals_that_the_server_ignores_or_blocks(workspace: LayerWorkspace) ->
     finally:
         signal.signal(signal.SIGHUP, before)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
-    assert [int(line.split()[1], 16) for line in outcome.output.splitlines()] == [0, 0]
+    # Signals 32 and 33 are the C library's own: no program can set them, and a container may start with them ignored.
+    own = 1 << 31 | 1 << 32
+    assert [int(line.split()[1], 16) & ~own for line in outcome.output.splitlines()] == [0, 0]
 
 
 def test_it_inherits_no_descriptor(filled: LayerWorkspace) -> None:
