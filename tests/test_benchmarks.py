@@ -32,7 +32,8 @@ def test_a_quick_run_measures_everything_and_leaves_nothing_behind(tmp_path: Pat
     assert [line.removeprefix("measuring: ") for line in done.stderr.splitlines()] == list(GROUPS)
     rows = json.loads(done.stdout)["rows"]
     assert {row["peer"] for row in rows} - {None} == set(CALLS)
-    assert all(row["ours"]["value"] > 0 for row in rows)
+    # The memory of a server may not grow at all in a quick run.
+    assert [row for row in rows if row["ours"]["value"] <= 0 and not row["what"].startswith("growth")] == []
     assert all(row["theirs"]["value"] > 0 for row in rows if row["theirs"])
     assert list(tmp_path.iterdir()) == []
 

@@ -15,7 +15,7 @@ from wap_kernel.engine.permit import Permit
 from wap_kernel.files.filesystem_type import is_network_filesystem
 from wap_kernel.files.interface import FileKind, Files, NullGuard
 from wap_kernel.files.overlay.overlay import Overlay
-from wap_kernel.files.tree_walk import open_real_folder, walk_tree
+from wap_kernel.files.tree_walk import count_files, open_real_folder, walk_tree
 from wap_kernel.git.settings import GitSettings
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.changes import ChangeSet
@@ -33,7 +33,7 @@ from wap_kernel.model.errors import (
 )
 from wap_kernel.model.git.operations import GitAction, GitTransfer
 from wap_kernel.model.limits import MAX_SEARCHED_FILE_BYTES
-from wap_kernel.model.operations import Operation, ReadFile, RunCommand
+from wap_kernel.model.operations import DeleteFile, Operation, ReadFile, RunCommand
 from wap_kernel.model.paths import Access, join_path, outside
 from wap_kernel.model.policy import Grant
 from wap_kernel.model.results import Limits
@@ -312,10 +312,17 @@ class Judge:
             home=self._home,
             root=self._root,
             size=size,
+            deletes=self._count_deletions(operation, policy),
             protected=self._protected,
             protected_branches=self._git.protected,
             remotes=self._git.allowed,
         )
+
+    def _count_deletions(self, operation: Operation, policy: BoundPolicy) -> int:
+        if not isinstance(operation, DeleteFile) or not operation.recursive:
+            return 0
+        limit = policy.effective.effects.max_deletions
+        return 0 if limit is None else count_files(self._files.guarded_by(NullGuard()), operation.path, limit + 1)
 
     def _is_layered(self, operation: Operation) -> bool:
         is_shared = isinstance(operation, RunCommand) and operation.isolation == "shared"

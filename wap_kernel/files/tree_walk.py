@@ -77,6 +77,22 @@ def walk_tree(files: Files, start: Folder) -> Iterator[WalkLevel]:
             level.close()
 
 
+def count_files(files: Files, path: str, most: int) -> int:
+    """Count what is no folder below the folder `path`, up to `most`; 1 for anything but a folder."""
+    start = open_real_folder(files, path)
+    if start is None:
+        return 1
+    count = 0
+    for level in walk_tree(files, start):
+        for batch in level.folder.batches():
+            folders = [entry.name for entry in batch if entry.is_dir(follow_symlinks=False)]
+            level.pending += folders
+            count += len(batch) - len(folders)
+        if count >= most:
+            return most
+    return count
+
+
 def iterate_entries(folder: Folder, deadline: Deadline) -> Iterator[DirEntry]:
     """Yield the entries of the folder and check the deadline at intervals."""
     deadline.check()

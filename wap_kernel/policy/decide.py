@@ -25,7 +25,7 @@ from wap_kernel.policy.commands.path_arguments import evaluate_arguments
 from wap_kernel.policy.commands.redirections import evaluate_redirections
 from wap_kernel.policy.commands.rule_match import split_words
 from wap_kernel.policy.effective import EffectivePolicy
-from wap_kernel.policy.effects.approval_causes import OBEYED_RULE
+from wap_kernel.policy.effects.approval_causes import DELETIONS_RULE, OBEYED_RULE
 from wap_kernel.policy.facts import Facts, refuse_access
 from wap_kernel.policy.grants import covers, grant_for_git, grant_for_operation
 from wap_kernel.policy.shell.parser import Script, parse_command
@@ -168,6 +168,7 @@ def _collect_findings(operation: Operation, script: Script, policy: EffectivePol
             *_check_paths(facts, policy),
             *_check_sizes(operation, policy, facts),
             *_check_obeyed_files(facts, policy),
+            *_check_deletions(facts, policy),
         )
     ]
     if isinstance(operation, RunCommand):
@@ -216,6 +217,15 @@ def _check_obeyed_files(facts: Facts, policy: EffectivePolicy) -> Iterator[Verdi
         if access.access is Access.WRITE and (pattern := policy.find_obeyed(access.path)) is not None:
             reason = f'Other programs obey "{access.path}", so a change of it needs approval'
             yield Verdict(VerdictKind.ASK, OBEYED_RULE, reason, f'It matches "{pattern}" in effects.obeyedFiles.')
+
+
+def _check_deletions(facts: Facts, policy: EffectivePolicy) -> Iterator[Verdict]:
+    """Yield a verdict that asks where the operation deletes a folder with many files, as for a command that does."""
+    limit = policy.effects.max_deletions if facts.deletes else None
+    if limit is not None and facts.deletes > limit:
+        path = facts.accesses[0].path
+        reason = f'It deletes more than {limit} files: those in "{path}"'
+        yield Verdict(VerdictKind.ASK, DELETIONS_RULE, reason, grantable=False)
 
 
 def _file_size(operation: Operation, size: int) -> int:

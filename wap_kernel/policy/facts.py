@@ -33,6 +33,8 @@ class Facts:
     """A function that tells whether no program of this name exists, see `Programs`."""
     size: int | None = None
     """Bytes of the file that is read, changed, appended to or copied, if it exists."""
+    deletes: int = 0
+    """Files that the operation deletes with their folder, counted up to one more than `effects.maxDeletions`."""
     protected: ProtectedPaths | None = None
     protected_branches: tuple[str, ...] = PROTECTED_BRANCHES
     """Patterns of the branches to which every push needs an approval of its own."""

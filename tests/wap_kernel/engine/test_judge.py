@@ -13,11 +13,12 @@ from tests.support.run_workspace import ASKING, PERSON, Scene, play
 from wap_kernel.engine.workspace import Workspace
 from wap_kernel.model.errors import ApprovalRequired
 from wap_kernel.model.git.operations import GitRead
-from wap_kernel.model.operations import RunCommand
+from wap_kernel.model.operations import DeleteFile, RunCommand
 from wap_kernel.model.policy import NetworkPolicy, Policy
 from wap_kernel.model.run import Step
 from wap_kernel.policy import decide
 from wap_kernel.policy.commands import git_actions
+from wap_kernel.policy.presets import load_preset
 from wap_kernel.policy.shell import parser
 
 NO_NETWORK = Policy(name="administrator", network=NetworkPolicy(access="none"))
@@ -136,3 +137,23 @@ def test_a_git_action_is_judged_once(tmp_path: Path, calls: Counter[str]) -> Non
     operation = GitRead(action="status")
     decide.judge(operation, EffectivePolicy((ASKING,)), facts(operation))
     assert calls == _once(operation.line)
+
+
+def test_a_recursive_delete_of_many_files_asks_as_a_command_would(tmp_path: Path) -> None:
+    few, many = tmp_path / "ws/few", tmp_path / "ws/many"
+    for folder, number in ((few, 100), (many / "deep", 101)):
+        folder.mkdir(parents=True)
+        for name in range(number):
+            (folder / str(name)).touch()
+
+    async def delete(scene: Scene, path: str) -> None:
+        step = Step(path, "deleteFile", DeleteFile(path=path, recursive=True))
+        await scene.runner.answer_call(step, PERSON, dialect="wap", encode=lambda result: result)
+
+    async def scenario(scene: Scene) -> None:
+        await delete(scene, "few")
+        with pytest.raises(ApprovalRequired, match='deletes more than 100 files: those in "many"'):
+            await delete(scene, "many")
+
+    play(Scene(tmp_path / "ws", tmp_path / "state", policy=load_preset("standard")), scenario)
+    assert not few.exists() and len(list((many / "deep").iterdir())) == 101

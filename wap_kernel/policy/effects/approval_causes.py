@@ -15,6 +15,7 @@ MAX_NAMED = 3
 """Paths that a reason names."""
 
 OBEYED_RULE = "effects.obeyedFiles"
+DELETIONS_RULE = "effects.maxDeletions"
 
 
 def ask_about_changes(
@@ -50,7 +51,7 @@ def _find_causes(
         deleted = [change.path for change in changes if _is_deletion(change) and change.path not in git]
         if len(deleted) > effects.max_deletions:
             reason = f"deletes {_count_files(len(deleted))} that were there before: {_name_paths(deleted)}"
-            yield _Cause("effects.maxDeletions", reason, deleted)
+            yield _Cause(DELETIONS_RULE, reason, deleted)
     if effects.max_changes is not None:
         changed = sum("folder" not in (change.before.kind, change.after.kind) for change in changes)
         if changed > effects.max_changes:

@@ -84,11 +84,13 @@ class Displacer:
         try:
             return self._store_displaced(row, displaced, staged)
         except OSError:
-            if self.exchange_back(row, target, staged):
-                self._remove_copy(row, target)
+            with self.gate.exclusive(row.path):
+                if self.exchange_back(row, target, staged):
+                    self._remove_copy(row, target)
             raise
         except ChangeConflict as conflict:
-            self._refuse_replace(row, target, staged, displaced, conflict.paths)
+            with self.gate.exclusive(row.path):
+                self._refuse_replace(row, target, staged, displaced, conflict.paths)
             raise
 
     def _remove_copy(self, row: LoggedChange, target: Location) -> None:
