@@ -92,7 +92,7 @@ def _clients(loaded: Server, tree: str, begun: Event, stop: Event, answers: mult
             while not stop.is_set():
                 status, answer = client.request("POST", f"/wap/api/{tool}", body)
                 if status != expected:
-                    raise SystemExit(f"{tool} answered {status}: {answer[:500]!r}")
+                    raise RuntimeError(f"{tool} answered {status}: {answer[:500]!r}")
                 numbers[index] += 1
 
     threads = [threading.Thread(target=work, args=(index,)) for index in range(len(CLIENTS))]

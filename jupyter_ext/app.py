@@ -121,8 +121,8 @@ class WapExtension(ExtensionApp):
 
     undo = Bool(
         True,
-        help="""Whether the changes of runs are stored, so that a run can be reverted. Each command then costs a walk
-        over the workspace; docs/undo.md says which changes are stored.""",
+        help="""Whether runs can be reverted. What a change replaces is stored in either case, because a restart after
+        a crash needs it to complete or take back a change; retention removes it.""",
     ).tag(config=True)
 
     git = Dict(

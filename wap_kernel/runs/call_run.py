@@ -50,8 +50,10 @@ class CallRun:
         """End the run, and return the result with its id."""
         if self._run is None:
             return result
-        event = self._services.events.write_result(self._step.id, self._step.operation, result)
-        self._end(self._run, RunStatus.COMPLETED, event)
+        with suppress(WapError):  # the disk is full: what was changed stays so, and recovery ends the run
+            event = self._services.events.write_result(self._step.id, self._step.operation, result)
+            self._end(self._run, RunStatus.COMPLETED, event)
+        self._services.active_calls.discard(self._id)
         return result.model_copy(update={"run_id": self._id}) if isinstance(result, ChangeResult) else result
 
     def fail(self, error: WapError) -> None:

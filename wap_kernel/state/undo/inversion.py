@@ -15,7 +15,7 @@ from wap_kernel.state.changes.displacer import ChangeConflict
 from wap_kernel.state.changes.history import ChangeHistory
 from wap_kernel.state.changes.recorder import ChangeRecorder
 from wap_kernel.state.changes.tree_manifest import TreeManifest, take_image
-from wap_kernel.state.undo.survey import is_restored
+from wap_kernel.state.undo.survey import has_same_files, is_restored
 
 _CHUNK = 1024 * 1024
 _RESTORING = (ChangeKind.CHANGED, ChangeKind.DELETED)
@@ -78,7 +78,10 @@ class Inverter:
     def _restore(self, row: LoggedChange, target: Location) -> bool:
         before, now = row.change.before, take_image(target.fd, target.name)
         if is_restored(self._store, now, before):
-            return False
+            manifest = self._history.log.read_tree(row) if before.kind == "folder" else None
+            images = {} if manifest is None else TreeManifest.take(target.fd, target.name).images
+            if manifest is None or has_same_files(self._store, manifest, images):
+                return False
         tree = self._check(row, target, now)
         self._put(row, target, now, tree)
         return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from wap_kernel.files.interface import Guard
@@ -13,6 +13,7 @@ from wap_kernel.model.paths import Access, join_path
 from wap_kernel.state.changes.change_log import LoggedChange
 from wap_kernel.state.changes.history import ChangeHistory
 from wap_kernel.state.changes.image_store import ImageStore
+from wap_kernel.state.changes.tree_manifest import TreeManifest
 from wap_kernel.state.undo.virtual_tree import NOTHING, Origin, VirtualEntry, VirtualTree
 
 GIT = ".git"
@@ -104,7 +105,9 @@ class Surveyor:
     def _undo_displaced(self, row: LoggedChange, now: VirtualEntry) -> bool:
         before = row.change.before
         if not now.is_unknown and is_restored(self._store, now.image, before):
-            return False
+            manifest = self._history.log.read_tree(row) if before.kind == "folder" else None
+            if manifest is None or has_same_files(self._store, manifest, dict(self._tree.walk(row.path))):
+                return False
         self._check_expected(row, now)
         return self._restore(row, now)
 
@@ -208,6 +211,14 @@ def is_restored(store: ImageStore, now: FileImage, before: FileImage) -> bool:
     if now == ABSENT or not store.is_same(now, before):
         return False
     return now.kind != "folder" or now.stamp == before.stamp
+
+
+def has_same_files(store: ImageStore, manifest: TreeManifest, images: Mapping[str, FileImage]) -> bool:
+    """Return whether a folder has the files of a manifest: a new folder may have the inode of one that was deleted."""
+    now, before = (
+        {path: image for path, image in found.items() if image.kind != "folder"} for found in (images, manifest.images)
+    )
+    return now.keys() == before.keys() and all(store.is_same(image, before[path]) for path, image in now.items())
 
 
 def is_refused(guard: Guard, path: str, *, folder: bool, is_own: bool) -> bool:

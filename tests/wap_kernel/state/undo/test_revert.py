@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,14 @@ from typing import Any
 import pytest
 
 from tests.support.change_workspace import ATTACK, SCENE, ChangeWorkspace, make_state_folder
+from wap_kernel.model.changes import FileImage
 from wap_kernel.model.errors import Conflict, PermissionDenied
 from wap_kernel.model.operations import CopyFile, CreateDirectory, DeleteFile, MoveFile, Operation, WriteFile
 from wap_kernel.model.policy import FilesystemPolicy, Policy
 from wap_kernel.policy.effective import EffectivePolicy
 from wap_kernel.policy.paths.guard import PolicyGuard
 from wap_kernel.policy.paths.protected import ProtectedPaths
+from wap_kernel.state.changes import tree_manifest
 from wap_kernel.state.undo.inversion import Inverter
 from wap_kernel.state.undo.report import describe_changes
 
@@ -169,6 +172,27 @@ def test_a_later_change_refuses_the_revert_and_is_stored_by_force(
     assert workspace.tree() == before
     assert workspace.revert("forced", "back", force=True).left is None
     assert workspace.tree() == after
+
+
+def test_a_new_folder_with_the_inode_of_a_deleted_one_is_another_folder(
+    workspace: ChangeWorkspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A filesystem gives the inodes of deleted folders to new ones."""
+    workspace.run_directly("mkdir d; echo x > d/x")
+    inode = (workspace.folder / "d").stat().st_ino
+    workspace.command("run", "rm -r d")
+    workspace.run_directly("mkdir d; echo mine > d/own")
+    make_image = tree_manifest.make_image
+
+    def reuse(found: os.stat_result, target: str | None = None) -> FileImage:
+        image = make_image(found, target)
+        return replace(image, stamp=str(inode)) if image.kind == "folder" else image
+
+    monkeypatch.setattr(tree_manifest, "make_image", reuse)
+    with pytest.raises(Conflict):
+        workspace.revert("run", "refused")
+    assert workspace.revert("run", "forced", force=True).left is None
+    assert (workspace.folder / "d/x").read_text() == "x\n" and not (workspace.folder / "d/own").exists()
 
 
 def test_what_others_undid_themselves_is_no_conflict(workspace: ChangeWorkspace) -> None:
