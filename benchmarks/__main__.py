@@ -44,7 +44,9 @@ from benchmarks.table import Row, render
 GROUPS: Mapping[str, Group] = MappingProxyType(
     {
         "search": searching.measure,
+        "search-shapes": searching.measure_shapes,
         "explore": listing.measure_tree,
+        "explore-shapes": listing.measure_shapes,
         "list": listing.measure_folder,
         "read": reading.measure,
         "write": writing.measure,

@@ -47,7 +47,7 @@ def measure(bench: Bench) -> Iterator[Row]:
             heavy[peers.JUPYTER_SERVER_MCP] = partial(theirs.call, "read_text", path=str(file))
         times = interleaved({**ours, **beside}, bench.plan.rounds_of_milliseconds)
         among_heavy = interleaved({**ours, **heavy}, bench.plan.rounds_of_milliseconds)
-    yield from compared(what, times, {peers.EMPTY: Target(3), peers.MCP: None})
+    yield from compared(what, times, {peers.EMPTY: Target(1.6), peers.MCP: None})
     # As clients have it that accept both, and so are sent progress and questions.
     in_events = f"{what}, in an event stream"
     yield from compared(in_events, times, {peers.EMPTY: None}, ours=IN_EVENTS)

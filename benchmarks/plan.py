@@ -11,6 +11,8 @@ class Plan:
 
     search_trees: tuple[int, ...]
     """Numbers of files."""
+    shape_tree: int
+    """The number of files of the trees of other shapes."""
     load_tree: int
     explore_tree: int
     folder: int
@@ -31,6 +33,7 @@ class Plan:
 
 FULL = Plan(
     search_trees=(100, 10_000, 27_000),
+    shape_tree=10_000,
     load_tree=27_000,
     explore_tree=100_000,
     folder=100,
@@ -47,6 +50,7 @@ FULL = Plan(
 
 QUICK = Plan(
     search_trees=(100, 1200),
+    shape_tree=1200,
     load_tree=1200,
     explore_tree=2000,
     folder=20,

@@ -99,7 +99,7 @@ def _batch(folder: str, number: int) -> dict[str, Any]:
     """20 operations, most of them reads, as agents work."""
     path = f"runs/{folder}/{number % 4}.txt"
     text = trees.text_of_4k()
-    edit = {"oldContent": "line 0003", "newContent": f"line {number:04}"}
+    edit = {"oldContent": "line 0003", "newContent": f"LINE {number:04}"}
     return {
         "protocolVersion": "1.0",
         "operations": [

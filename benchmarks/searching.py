@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from benchmarks import peers, trees
+from benchmarks import peers, shapes, trees
 from benchmarks.bench import Bench, agree
 from benchmarks.table import Row, Target, compared
 from benchmarks.timing import interleaved
@@ -18,24 +18,37 @@ SMALL = 100
 def measure(bench: Bench) -> Iterator[Row]:
     for files in bench.plan.search_trees:
         tree = trees.sources(bench.server.root, files)
-        yield from _search(bench, tree, files, trees.NEEDLE, literal=True)
+        yield from _search(bench, tree, f"{files:,} files", trees.NEEDLE, is_small=files <= SMALL)
         if files > SMALL:
-            yield from _search(bench, tree, files, trees.NEEDLE_REGEX, literal=False)
+            yield from _search(bench, tree, f"{files:,} files", trees.NEEDLE_REGEX, is_regex=True)
 
 
-def _search(bench: Bench, tree: Path, files: int, query: str, *, literal: bool) -> Iterator[Row]:
-    kind = "literal" if literal else "regex"
+def measure_shapes(bench: Bench) -> Iterator[Row]:
+    files = bench.plan.shape_tree
+    for shape in shapes.SHAPES:
+        tree = shapes.create_tree(bench.server.root, shape, files)
+        where = f"{files:,} files, {shape}"
+        yield from _search(bench, tree, where, trees.NEEDLE)
+        yield from _search(bench, tree, where, trees.NEEDLE_REGEX, is_regex=True)
+        yield from _search(bench, tree, f"{where}, a rare word", shapes.RARE)
+
+
+def _search(
+    bench: Bench, tree: Path, where: str, query: str, *, is_regex: bool = False, is_small: bool = False
+) -> Iterator[Row]:
+    kind = "regex" if is_regex else "literal"
     parameters = {"paths": [bench.server.path(tree)], "query": query, "type": kind}
-    what = f"searchFiles, {kind}, {files:,} files"
+    what = f"searchFiles, {kind}, {where}"
     answer = bench.client.answer("searchFiles", **parameters)
-    counted = peers.rg_count(query, tree, literal=literal).splitlines()
-    agree(what, answer["totalMatches"], sum(int(line.rpartition(b":")[2]) for line in counted))
-    agree(what, len(answer["matches"]), 100)
+    counted = peers.rg_count(query, tree, literal=not is_regex).splitlines()
+    total = sum(int(line.rpartition(b":")[2]) for line in counted)
+    agree(what, answer["totalMatches"], total)
+    agree(what, answer["matches"] != [] and len(answer["matches"]) <= 100, True)
     times = interleaved(
         {
             "ours": partial(bench.client.tool, "searchFiles", **parameters),
-            peers.RG_COUNT: partial(peers.rg_count, query, tree, literal=literal),
+            peers.RG_COUNT: partial(peers.rg_count, query, tree, literal=not is_regex),
         },
-        bench.plan.rounds_of_seconds if files > SMALL else bench.plan.rounds_of_milliseconds,
+        bench.plan.rounds_of_milliseconds if is_small else bench.plan.rounds_of_seconds,
     )
-    yield from compared(what, times, {peers.RG_COUNT: Target(1.0 if files <= SMALL else 1.25)})
+    yield from compared(what, times, {peers.RG_COUNT: Target(1.0 if is_small else 1.25)})

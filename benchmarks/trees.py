@@ -13,7 +13,7 @@ NEEDLE = "measure_the_needle"
 NEEDLE_REGEX = r"measure_\w+_needle\(\d+\)"
 FILES_PER_FOLDER = 50
 _LINES = 64
-_WORDS = "value result index buffer handler request answer folder entry number object config return import".split()
+WORDS = "value result index buffer handler request answer folder entry number object config return import".split()
 
 
 def sources(parent: Path, files: int) -> Path:
@@ -57,7 +57,7 @@ def text_of_4k() -> str:
 
 def _text(seed: int, *, with_needle: bool) -> bytes:
     choose = random.Random(seed)
-    lines = [" ".join(choose.choices(_WORDS, k=6)) for _ in range(_LINES)]
+    lines = [" ".join(choose.choices(WORDS, k=6)) for _ in range(_LINES)]
     if with_needle:
         for place in (3, 7, 20, 30, 41, 60):
             lines[place] = f"    return {NEEDLE}({seed + place})"

@@ -10,31 +10,36 @@ from typing import TYPE_CHECKING, Any, cast
 from jupyter_server.extension.application import ExtensionApp
 from traitlets import Bool, CaselessStrEnum, Dict, Float, Integer, List, TraitError, Unicode, validate
 
-from wap_kernel.dialects.mcp.http.lazy_server import LazyMcpServer
+from wap_kernel.model.caller import Scope
 from wap_kernel.model.errors import ProviderUnavailable, WapError
 from wap_kernel.model.operations import Operation
 from wap_kernel.model.package import SERVER_PID, __version__
 from wap_kernel.model.paths import Access
 from wap_kernel.model.results import Limits
+from wap_kernel.model.run import RunStatus
 from wap_kernel.policy import presets
 from wap_kernel.providers import selection
 
+from .activity import ActivityRecorder
 from .contents_saves import attach_save_gate
-from .notifications import FilesNotification, Notifications, RunNotification
+from .notifications import FilesNotification, Notifications, RunNotification, warn_of_approval
 from .server_workspace import open_server_workspace
 
 if TYPE_CHECKING:
     import asyncio
+    from datetime import datetime
 
     from jupyter_server.serverapp import ServerApp
 
     from wap_kernel.dialects.mcp.http.sessions import McpSessions
     from wap_kernel.dialects.mcp.subscriptions import ResourceChanges
+    from wap_kernel.dialects.mcp.tools import ErrorForm
     from wap_kernel.engine.workspace import Workspace
     from wap_kernel.model.caller import CallContext, Caller
     from wap_kernel.model.run import Run
     from wap_kernel.runs.runner import Runner
 
+    from .tokens.revocation import RevocationWatch
     from .tokens.store import AgentTokenStore
 
 _DEFAULTS = Limits()
@@ -164,10 +169,20 @@ class WapExtension(ExtensionApp):
         answer names the run to look at later.""",
     ).tag(config=True)
 
+    mcp_errors = CaselessStrEnum(
+        ["result", "rpc"],
+        default_value="result",
+        help="""The form of a tool's error over MCP: result (a result with isError, which the model sees) or rpc (a
+        JSON-RPC error, as the catalog of the Coding Environment has it). A call chooses for itself with "wap/errors" in
+        its _meta.""",
+    ).tag(config=True)
+
     workspace: Workspace | None = None
     runner: Runner | None = None
-    mcp: LazyMcpServer
+    mcp: McpSessions | None = None
     tokens: AgentTokenStore | None = None
+    _revocations: RevocationWatch | None = None
+    _activity: ActivityRecorder | None = None
     notifications: Notifications
     _detach_save_gate: Callable[[], None] | None = None
     _changes: ResourceChanges | None = None
@@ -179,19 +194,19 @@ class WapExtension(ExtensionApp):
         server = self._server()
         loop = cast("asyncio.AbstractEventLoop", cast(Any, server.io_loop).asyncio_loop)
         self.notifications = Notifications(cast(Any, server.event_logger), loop, self._redact)
-        self.mcp = LazyMcpServer(self._open_mcp)
         self.workspace = self._open_workspace()
-        try:
-            self.tokens = self._open_tokens()
-        except WapError as error:  # without agent tokens, agents would need the server's own token
-            self.log.error("wap cannot open the agent tokens: %s", error.text)
         if self.workspace is None:
             self.log.warning("wap answers every request with PROVIDER_UNAVAILABLE: %s", self.unavailable)
         else:
             # Later: an extension that loads after this one may replace the contents manager, as jupytext does.
             loop.call_soon(self._attach_save_gate, self.workspace)
             self.runner = self._open_runner(self.workspace)
+            try:
+                self.tokens = self._open_tokens(self.workspace, self.runner)
+            except WapError as error:  # without agent tokens, agents would need the server's own token
+                self.log.error("wap cannot open the agent tokens: %s", error.text)
             os.environ[SERVER_PID] = str(os.getpid())  # for the kernels that this server starts
+            self._activity = ActivityRecorder(loop, self.current_activity, self._record_activity)
             self.log.info("wap serves %s", self.workspace.root)
 
     def initialize_handlers(self) -> None:
@@ -206,13 +221,28 @@ class WapExtension(ExtensionApp):
             self.handlers.extend(ROUTES)
 
     def current_activity(self) -> dict[str, Any] | None:
-        """Return the running commands and runs, which keep a server from being culled as idle."""
-        commands = self.workspace.running if self.workspace is not None else 0
-        runs = self.runner.running if self.runner is not None else 0
-        return {"commands": commands, "runs": runs} if commands or runs else None
+        """Return the running commands and runs and the approvals that wait: they keep a server from being culled.
+
+        An approval waits for a bounded time, see `APPROVAL_SECONDS`.
+        """
+        if self.workspace is None or self.runner is None:
+            return None
+        runner = self.runner
+        found = {"commands": self.workspace.running, "runs": runner.running, "approvals": runner.waiting}
+        return found if any(found.values()) else None
+
+    def _record_activity(self, moment: datetime) -> None:
+        # The hub reads the newest of these times, and so does GET api/status.
+        self._server().web_app.settings["last_activity_times"][self.name] = moment
 
     async def stop_extension(self) -> None:
-        await self._close(self.mcp)
+        mcp, self.mcp = self.mcp, None
+        await self._close(mcp)
+        if self._activity is not None:
+            self._activity.close()
+            self._activity = None
+        revocations, self._revocations = self._revocations, None
+        await self._close(revocations)
         runner, self.runner = self.runner, None
         workspace, self.workspace = self.workspace, None
         if workspace is not None:
@@ -225,7 +255,7 @@ class WapExtension(ExtensionApp):
         tokens, self.tokens = self.tokens, None
         await self._close(tokens)
 
-    async def _close(self, part: LazyMcpServer | Runner | Workspace | AgentTokenStore | None) -> None:
+    async def _close(self, part: McpSessions | RevocationWatch | Runner | Workspace | AgentTokenStore | None) -> None:
         """Close one part. An error is logged, so that the other parts close and the server stops."""
         try:
             if part is not None:
@@ -249,21 +279,25 @@ class WapExtension(ExtensionApp):
 
         return open_runner(workspace, admission=self._admit, changed=self._announce_run)
 
-    def _open_mcp(self) -> McpSessions:
-        """Build the MCP server, on the first request: the import takes most of a second."""
-        from wap_kernel.dialects.mcp.http.sessions import McpSessions
-        from wap_kernel.dialects.mcp.server import build_server
-        from wap_kernel.dialects.mcp.subscriptions import ResourceChanges
+    def open_mcp(self) -> McpSessions:
+        """Return the sessions of MCP clients; the first request opens the MCP server."""
+        if self.mcp is None:
+            from wap_kernel.dialects.mcp.http.sessions import McpSessions
+            from wap_kernel.dialects.mcp.server import McpServer
+            from wap_kernel.dialects.mcp.subscriptions import ResourceChanges
 
-        from .handlers.mcp import get_requester
-
-        if self.runner is None:
-            raise ProviderUnavailable(self.unavailable)
-        self._changes = ResourceChanges()
-        server = build_server(
-            self.runner, get_requester, self._changes, only=self.mcp_tools or None, wait=self.mcp_wait
-        )
-        return McpSessions(server)
+            if self.runner is None:
+                raise ProviderUnavailable(self.unavailable)
+            self._changes = ResourceChanges()
+            server = McpServer(
+                self.runner,
+                self._changes,
+                only=self.mcp_tools or None,
+                wait=self.mcp_wait,
+                errors=cast("ErrorForm", self.mcp_errors),
+            )
+            self.mcp = McpSessions(server)
+        return self.mcp
 
     @asynccontextmanager
     async def _admit(self, caller: Caller, operation: Operation) -> AsyncIterator[None]:
@@ -275,7 +309,8 @@ class WapExtension(ExtensionApp):
 
         if self.tokens is None:
             raise ProviderUnavailable("The agent tokens of this server are not available.")
-        async with self.settings[RATE_LIMITER].admit(await self.tokens.get_unrevoked(caller.token), operation):
+        token = (await self.tokens.get_unrevoked(caller.token)).model_copy(update={"scope": caller.scope or Scope()})
+        async with self.settings[RATE_LIMITER].admit(token, operation):
             yield
 
     def _redact(self, text: str) -> str:
@@ -283,6 +318,8 @@ class WapExtension(ExtensionApp):
 
     def _announce_run(self, run: Run) -> None:
         self.notifications.announce(RunNotification(run.id, run.status.value, run.caller.agent))
+        if run.status is RunStatus.AWAITING_APPROVAL and (run.caller.agent or run.caller.token):
+            warn_of_approval(self.log, run.id, self._redact(run.caller.agent or run.caller.token or ""))
 
     def _announce_files(self, operation: Operation, caller: Caller, context: CallContext) -> None:
         paths = tuple(access.path for access in operation.path_accesses() if access.access is Access.WRITE)
@@ -290,15 +327,16 @@ class WapExtension(ExtensionApp):
         if self._changes is not None:
             self._changes.announce(operation)
 
-    def _open_tokens(self) -> AgentTokenStore | None:
-        if self.workspace is None:
-            return None
-        from .handlers.base import RATE_LIMITER, TOKENS
+    def _open_tokens(self, workspace: Workspace, runner: Runner) -> AgentTokenStore:
+        from .handlers.base import RATE_LIMITER, REVOCATIONS, TOKENS
         from .tokens.rate_limits import RateLimiter
+        from .tokens.revocation import RevocationWatch
         from .tokens.store import AgentTokenStore
 
-        tokens = AgentTokenStore(self.workspace.state_dir, self.workspace.id, self.log)
-        self.settings.update({TOKENS: tokens, RATE_LIMITER: RateLimiter(tokens)})
+        tokens = AgentTokenStore(workspace.state_dir, workspace.id, self.log)
+        revocations = self._revocations = RevocationWatch(tokens, runner, self.log)
+        limiter = RateLimiter(tokens, workspace.measure_copy, admitted=revocations.note_work)
+        self.settings.update({TOKENS: tokens, RATE_LIMITER: limiter, REVOCATIONS: revocations})
         return tokens
 
     def _server(self) -> ServerApp:

@@ -7,7 +7,6 @@ agent token, which only this process holds. A person can see it in the list of t
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import datetime, timedelta, timezone
 from inspect import Parameter, Signature
@@ -17,11 +16,10 @@ from jupyter_server.serverapp import ServerApp
 from pydantic import Field, WithJsonSchema
 
 from wap_kernel.dialects import json_schema
-from wap_kernel.dialects.coding_environment.outcome import CallOutcome
-from wap_kernel.dialects.coding_environment.rpc_errors import RpcError, to_rpc_error
+from wap_kernel.dialects.coding_environment.outcome import CallOutcome, encode_failure
+from wap_kernel.dialects.coding_environment.rpc_errors import to_rpc_error
 from wap_kernel.dialects.coding_environment.tool_call import call_tool
 from wap_kernel.dialects.coding_environment.tools import TOOLS, CodingTool
-from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import ProviderUnavailable, WapError
 from wap_kernel.model.limits import DEFAULT_PAGE
 
@@ -31,6 +29,8 @@ from .tokens.models import AgentToken, TokenSpec
 from .tokens.store import AgentTokenStore
 
 NAME = "jupyter-server-mcp"
+MINTER = "server"
+"""The creator of the token: no person, but the server itself."""
 LIFETIME = timedelta(days=365)
 """The lifetime of the token; a server that runs longer must be restarted to get another."""
 UNUSED_LIFETIME = timedelta(days=7)
@@ -92,10 +92,9 @@ def _build_parameters(tool: CodingTool[Any]) -> list[Parameter]:
 async def _call_tool(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     try:
         outcome = await _call_engine(name, arguments)
-    except (RpcError, WapError) as error:
-        failure = to_rpc_error(name, error) if isinstance(error, WapError) else error
-        raise ToolError(json.dumps({"error": failure.message, **failure.data}, ensure_ascii=False)) from None
-    if outcome.structured is None:
+    except WapError as error:
+        outcome = encode_failure(to_rpc_error(name, error))
+    if outcome.error is not None:
         raise ToolError(outcome.text)
     return outcome.structured
 
@@ -110,7 +109,7 @@ async def _call_engine(name: str, arguments: dict[str, Any]) -> CallOutcome:
         name,
         arguments,
         app.runner,
-        Caller(user=agent.created_by, agent=agent.name, token=agent.id, scope=agent.scope),
+        agent.to_caller(),
         wait=app.mcp_wait,
         admit=lambda _, operation: limiter.admit(agent, operation),
     )
@@ -137,13 +136,13 @@ async def _mint_token(tokens: AgentTokenStore) -> str:
 
     Another server on the same folder may hold a token too; it uses it now and then, which keeps the token.
     """
-    user, now = Caller().user, datetime.now(timezone.utc)
+    now = datetime.now(timezone.utc)
     async for token in _list_all(tokens):
-        is_ours = (token.name, token.created_by, token.revoked_at) == (NAME, user, None)
+        is_ours = (token.name, token.created_by, token.revoked_at) == (NAME, MINTER, None)
         if is_ours and (token.last_used_at or token.created_at) < now - UNUSED_LIFETIME:
             await tokens.revoke(token.id)
     spec = TokenSpec(name=NAME, expires_at=now + LIFETIME)
-    _, minted = await tokens.mint(spec, user)
+    _, minted = await tokens.mint(spec, MINTER)
     return minted
 
 

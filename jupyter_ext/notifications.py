@@ -1,4 +1,4 @@
-"""Notify user interfaces, through the server's event bus, that a run or files have changed.
+"""Notify user interfaces, through the server's event bus, that a run or files have changed, and the log of approvals.
 
 The description of the schema (`event_schemas/changes/v1.yaml`) states the limits of these notifications.
 """
@@ -6,6 +6,7 @@ The description of the schema (`event_schemas/changes/v1.yaml`) states the limit
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from jupyter_events import EventLogger
+
+from wap_kernel.model.text import escape_one_line
 
 SCHEMA = "https://schema.jupyter.org/wap/changes/v1"
 MAX_PATHS = 100
@@ -102,3 +105,9 @@ class Notifications:
         self._event_logger.emit(
             schema_id=SCHEMA, data={name: value for name, value in data.items() if value is not None}
         )
+
+
+def warn_of_approval(log: logging.Logger, run: str, agent: str) -> None:
+    """Warn the person who reads the log that an agent waits; the operation itself is not for the log."""
+    commands = f"`wap show {run}` or `%wap show {run}`, and approve it with `wap approve {run}` or `%wap approve {run}`"
+    log.warning('wap: the agent "%s" waits for your approval. See it with %s.', escape_one_line(agent), commands)

@@ -9,6 +9,8 @@ from types import MappingProxyType
 from typing import Any
 
 from wap_kernel.dialects import json_schema
+from wap_kernel.dialects.agent_spaces import operations as agent_spaces
+from wap_kernel.dialects.agent_spaces import tools as agent_spaces_tools
 from wap_kernel.dialects.coding_environment import tools as coding_tools
 from wap_kernel.dialects.tool import Tool
 from wap_kernel.dialects.tool_interface import tools as interface_tools
@@ -29,8 +31,10 @@ def encode_definitions(chosen_format: str, dialect: str, only: frozenset[str] | 
 
 
 def _is_opened(dialect: str, tool: Tool[Any], only: frozenset[str] | None) -> bool:
-    # The routes of WAP open a tool by its own name only; the other dialects also by the names of similar tools.
-    return only is None or tool.name in only if dialect == WAP else tool.is_opened_by(only)
+    # The routes of WAP open a tool by its own name only; those of others also by the names of similar tools.
+    if dialect == WAP and tool.name in wap.TOOLS:
+        return only is None or tool.name in only
+    return tool.is_opened_by(only)
 
 
 @cache
@@ -77,6 +81,18 @@ def _format_openai(tool: Tool[Any]) -> Definition:
     }
 
 
+def _format_openai_responses(tool: Tool[Any]) -> Definition:
+    parameters = json_schema.build_schema(tool.parameters, "validation")
+    # The Responses API is strict unless told otherwise, and strict schemas have no optional fields.
+    return {
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": parameters,
+        "strict": False,
+    }
+
+
 def _format_anthropic(tool: Tool[Any]) -> Definition:
     schema = json_schema.build_schema(tool.parameters, "validation")
     return {"name": tool.name, "description": tool.description, "input_schema": schema}
@@ -84,13 +100,19 @@ def _format_anthropic(tool: Tool[Any]) -> Definition:
 
 # The first of each is the default.
 _FORMATTERS: Mapping[str, Callable[[Tool[Any]], Definition]] = MappingProxyType(
-    {"mcp": _format_mcp, "openai": _format_openai, "anthropic": _format_anthropic}
+    {
+        "mcp": _format_mcp,
+        "openai": _format_openai,
+        "openai-responses": _format_openai_responses,
+        "anthropic": _format_anthropic,
+    }
 )
 _TOOLS: Mapping[str, Mapping[str, Tool[Any]]] = MappingProxyType(
     {
-        WAP: wap.TOOLS,
+        WAP: {**wap.TOOLS, **agent_spaces_tools.TOOLS},  # a batch has a route beside WAP's tools
         coding_tools.DIALECT: coding_tools.TOOLS,
         interface_tools.DIALECT: interface_tools.TOOLS,
+        agent_spaces.DIALECT: agent_spaces_tools.TOOLS,
     }
 )
 FORMATS = tuple(_FORMATTERS)

@@ -25,6 +25,16 @@ from nbclient.exceptions import CellExecutionError
 
 QUICKSTART = Path(__file__).resolve().parent.parent / "notebooks" / "quickstart.ipynb"
 START_SECONDS = 60
+_PROVIDER = """
+from jupyter_server.auth import User
+from jupyter_server.auth.identity import PasswordIdentityProvider
+
+class Provider(PasswordIdentityProvider):
+    def generate_anonymous_user(self, handler):
+        return User({person!r})
+
+c.ServerApp.identity_provider_class = Provider
+"""
 
 
 class Server(NamedTuple):
@@ -41,15 +51,22 @@ class Server(NamedTuple):
 
 @contextmanager
 def running_server(
-    python: str = sys.executable, configuration: Mapping[str, Mapping[str, Any]] | None = None
+    python: str = sys.executable,
+    configuration: Mapping[str, Mapping[str, Any]] | None = None,
+    person: str | None = None,
 ) -> Iterator[Server]:
-    """Yield a Jupyter server of `python` with this configuration, without any configuration of the user's."""
+    """Yield a Jupyter server of `python` with this configuration, without any configuration of the user's.
+
+    `person` is the name of its user; without it, the operating system's user is named.
+    """
     with tempfile.TemporaryDirectory(prefix="wap-demo-", ignore_cleanup_errors=True) as folder:
         base = Path(folder)
         workspace = base / "workspace"
         workspace.mkdir()
         (base / "config").mkdir()
         (base / "config" / "jupyter_server_config.json").write_text(json.dumps(configuration or {}))
+        if person is not None:
+            (base / "config" / "jupyter_server_config.py").write_text(_PROVIDER.format(person=person))
         token = secrets.token_hex(16)
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("JPY_", "JUPYTER", "WAP_"))},

@@ -14,8 +14,11 @@ from hypothesis import HealthCheck, settings
 pytest.register_assert_rewrite("tests.support")
 sys.path.insert(0, str(Path(__file__).parent / "support" / "fast_imports"))
 
+os.fsync = lambda _: None
+"""Wait for no disk: no test cuts the power. The tests of what is synced put a function of their own here."""
+
 sys.dont_write_bytecode = False
-"""Keep what pytest compiles: it rewrites every assertion, which takes each worker five seconds."""
+"""Keep what pytest compiles, as the Makefile does: it rewrites every assertion."""
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Started in the background of a script. What is ignored is inherited, and some tests interrupt what they start.

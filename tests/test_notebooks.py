@@ -13,7 +13,7 @@ from typing import Any
 import nbformat
 import pytest
 
-from scripts.notebooks import NAMES, answers, executed, path_of
+from scripts.notebooks import NAMES, PERSON, answers, executed, path_of
 from tests.support.python_kernels import ask
 from tests.support.server_processes import start_demo
 from tests.support.wap_kernels import running_kernel
@@ -22,7 +22,7 @@ from tests.support.wap_kernels import running_kernel
 @pytest.mark.parametrize("name", NAMES)
 def test_outputs_are_those_in_the_repository(name: str) -> None:
     stored = nbformat.read(path_of(name), as_version=4)
-    with start_demo() as server:
+    with start_demo(PERSON) as server:
         done = executed(path_of(name), server)
         left = list(server.workspace.iterdir())
         open_ = [ask(server, f"wap/runs?status={status}")["runs"] for status in ("running", "awaiting_approval")]

@@ -28,9 +28,10 @@ from wap_kernel.model.errors import (
     Unauthenticated,
     WapError,
 )
-from wap_kernel.model.limits import MAX_CLAIM_CHARACTERS
+from wap_kernel.model.limits import MAX_CLAIM_CHARACTERS, MAX_PATH_BYTES
 from wap_kernel.model.operations import DescribeWorkspace, Effect
 
+from ..identity import name_person
 from ..tokens.bearer import PresentedToken, find_token
 from . import errors
 from .errors import ErrorResponses
@@ -48,8 +49,11 @@ TOKENS = "wap_tokens"
 """The application setting that holds the `AgentTokenStore`."""
 RATE_LIMITER = "wap_rates"
 """The application setting that holds the `RateLimiter`."""
+REVOCATIONS = "wap_revocations"
+"""The application setting that holds the `RevocationWatch`."""
 AGENT_HEADER = "X-Wap-Agent"
 SESSION_HEADER = "X-Wap-Session"
+NOTEBOOK_HEADER = "X-Wap-Notebook"
 MAX_REDACTED_BYTES = 256 * 1024
 """Bytes of an answer that are searched for credentials once more, on the event loop."""
 
@@ -163,6 +167,11 @@ class WapHandler(ExtensionHandlerMixin, ErrorResponses):
         self.current_user = self._jupyter_current_user = user
         self.set_cors_headers()
 
+    async def verify_agent(self) -> None:
+        """Raise Unauthenticated if the agent token of the request is no longer valid."""
+        if (presented := find_token(self.request)) is not None:
+            await self.tokens.verify(presented.token())
+
     @property
     def token_authenticated(self) -> bool:
         """Return whether a token came with the request; Jupyter then checks neither XSRF nor origin.
@@ -230,19 +239,28 @@ class WapHandler(ExtensionHandlerMixin, ErrorResponses):
 
     @property
     def caller(self) -> Caller:
-        session = self.claim_from(SESSION_HEADER)
+        claims = {"session": self.claim_from(SESSION_HEADER), "notebook": self._claimed_notebook()}
         if (agent := self.agent) is None:
-            return Caller(user=self.current_user.username, agent=self.claim_from(AGENT_HEADER), session=session)
-        return Caller(user=agent.created_by, agent=agent.name, session=session, token=agent.id, scope=agent.scope)
+            return Caller(user=name_person(self.current_user), agent=self.claim_from(AGENT_HEADER), **claims)
+        return agent.to_caller(**claims)
 
-    def claim_from(self, header: str) -> str | None:
+    def _claimed_notebook(self) -> str | None:
+        """Return the notebook that the client claims to be; a kernel knows its absolute path."""
+        path = self.claim_from(NOTEBOOK_HEADER, MAX_PATH_BYTES)
+        if path is None:
+            return None
+        for root in self.workspace.names_of_root:
+            path = path.removeprefix(f"{root}/")
+        return path[-MAX_CLAIM_CHARACTERS:]
+
+    def claim_from(self, header: str, limit: int = MAX_CLAIM_CHARACTERS) -> str | None:
         """Return the name that the client claims in `header`, without control characters."""
         value = self.request.headers.get(header)
         if not value:
             return None
         # HTTP says Latin-1, clients send UTF-8. Control and format characters would forge lines in logs and cards.
         text = value.encode("latin-1", "replace").decode("utf-8", "replace")
-        return "".join(c for c in text if unicodedata.category(c)[0] != "C")[:MAX_CLAIM_CHARACTERS] or None
+        return "".join(c for c in text if unicodedata.category(c)[0] != "C")[:limit] or None
 
     # ------------------------------------------------------------------ methods
 
@@ -262,7 +280,7 @@ class WapHandler(ExtensionHandlerMixin, ErrorResponses):
         self.set_header("Allow", methods)
         self.set_header("Access-Control-Allow-Methods", methods)
         if "Access-Control-Allow-Headers" not in self.settings.get("headers", {}):
-            own = f"{AGENT_HEADER}, {SESSION_HEADER}, idempotency-key, last-event-id".lower()
+            own = f"{AGENT_HEADER}, {SESSION_HEADER}, {NOTEBOOK_HEADER}, idempotency-key, last-event-id".lower()
             self.set_header("Access-Control-Allow-Headers", f"accept, content-type, authorization, x-xsrftoken, {own}")
         self.set_status(204)
 

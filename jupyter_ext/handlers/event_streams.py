@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager
 from typing import ClassVar
 
 from tornado.iostream import StreamClosedError
@@ -19,9 +19,8 @@ from wap_kernel.model.errors import WapError
 from wap_kernel.model.operations import Effect
 from wap_kernel.runs.event_stream import Cursor, StreamEvent
 
-from ..tokens.bearer import find_token
 from . import parameters
-from .base import WapHandler, verb
+from .base import RATE_LIMITER, REVOCATIONS, WapHandler, verb
 
 HEARTBEAT = b": still here\n\n"
 
@@ -34,7 +33,8 @@ class StreamHandler(WapHandler):
     heartbeat_seconds: ClassVar[float] = 15.0
 
     _task: asyncio.Task[None] | None = None
-    _is_disconnected = False
+    _is_over = False
+    """True when the client has disconnected, or its token was revoked."""
     _checked_at = 0.0
 
     @property
@@ -45,7 +45,27 @@ class StreamHandler(WapHandler):
         return sent
 
     async def relay(self, events: AsyncGenerator[StreamEvent, None], first: StreamEvent | None = None) -> None:
-        """Send `first`, if any, and the events, until they end, the client disconnects or its token expires."""
+        """Send `first`, if any, and the events, until they end, the client disconnects or its token is not valid."""
+        try:
+            with self._hold_stream():
+                await self._relay(events, first)
+        finally:
+            await events.aclose()
+
+    @contextmanager
+    def _hold_stream(self) -> Iterator[None]:
+        """Count the stream of an agent while the block runs, and end it when the token is revoked."""
+        if self.agent is None:
+            yield
+            return
+        with self.settings[RATE_LIMITER].open_stream(self.agent.id):
+            unsubscribe = self.settings[REVOCATIONS].watch(self.agent.id, self._end)
+            try:
+                yield
+            finally:
+                unsubscribe()
+
+    async def _relay(self, events: AsyncGenerator[StreamEvent, None], first: StreamEvent | None) -> None:
         self.set_header("Content-Type", "text/event-stream")
         self.set_header("Cache-Control", "no-cache")
         self.set_header("X-Accel-Buffering", "no")  # nginx would buffer
@@ -60,7 +80,7 @@ class StreamHandler(WapHandler):
         except StreamClosedError:
             pass  # the client has disconnected
         except asyncio.CancelledError:
-            if not self._is_disconnected:
+            if not self._is_over:
                 raise
         except WapError as error:  # too late for a status; a client that reconnects gets the error
             self.log.info("wap: a stream of events ends: %s", error.code.value)
@@ -77,16 +97,18 @@ class StreamHandler(WapHandler):
         return await self.workspace.offload(lambda: encode_event(live)) if large else encode_event(live)
 
     async def _check_token(self) -> None:
-        """Verify the token once a heartbeat: a stream may outlive the token that opened it."""
+        """Verify the token once a heartbeat: a stream may outlive the expiry of the token that opened it."""
         now = asyncio.get_running_loop().time()
-        presented = find_token(self.request)
-        if presented is not None and now - self._checked_at >= self.heartbeat_seconds:
-            await self.tokens.verify(presented.token())
+        if now - self._checked_at >= self.heartbeat_seconds:
+            await self.verify_agent()
             self._checked_at = now
 
     def on_connection_close(self) -> None:
         super().on_connection_close()
-        self._is_disconnected = True
+        self._end()
+
+    def _end(self) -> None:
+        self._is_over = True
         if self._task is not None:
             self._task.cancel()
 

@@ -9,11 +9,21 @@ from .documents import OpenApiHandler, ToolsHandler
 from .event_streams import EventsHandler, RunStreamHandler
 from .mcp import McpHandler
 from .policy import PolicyCheckHandler, PolicyHandler
-from .runs import ApplyHandler, CancelHandler, ChangesHandler, OutputHandler, RevertHandler, RunHandler, RunsHandler
+from .runs import (
+    ApplyHandler,
+    CancelHandler,
+    ChangesHandler,
+    OutputHandler,
+    RevertHandler,
+    RunHandler,
+    RunOperationsHandler,
+    RunsHandler,
+)
 from .tokens import TokenHandler, TokensHandler
 from .tools import ToolHandler, WorkspaceToolHandler
 
 ROUTES: tuple[tuple[str, type[WapHandler]], ...] = (
+    (r"/wap/api/runOperations", RunOperationsHandler),
     (r"/wap/api/([A-Za-z]+)", ToolHandler),
     (r"/wap/workspace/([a-z]+)", WorkspaceToolHandler),
     (r"/wap/runs", RunsHandler),

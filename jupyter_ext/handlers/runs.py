@@ -81,10 +81,10 @@ class RunResponseHandler(WapHandler):
             self._wait.cancel()
 
 
-class RunsHandler(RunResponseHandler):
-    """Start a run; list the runs."""
+class RunOperationsHandler(RunResponseHandler):
+    """Start a run, as a tool of its own beside WAP's."""
 
-    allowed = ("GET", "HEAD", "POST")
+    allowed: tuple[str, ...] = ("POST",)
     open_to_agents = True
 
     @verb
@@ -97,6 +97,29 @@ class RunsHandler(RunResponseHandler):
             steps, message.options(), self.caller, dialect=DIALECT, key=key, digest=digest, refused=refused
         )
         await self.answer_started_run(run, wait)
+
+    def _idempotency_key(self) -> str | None:
+        key = self.request.headers.get(KEY_HEADER)
+        if key is not None and not (
+            0 < len(key) <= MAX_IDEMPOTENCY_KEY_CHARACTERS and key.isascii() and key.isprintable()
+        ):
+            raise InvalidArgument(
+                f"{KEY_HEADER}: It must be 1 to {MAX_IDEMPOTENCY_KEY_CHARACTERS} printable ASCII characters."
+            )
+        return key
+
+    async def _find_refused_steps(self, steps: Sequence[Step]) -> Mapping[str, WapError]:
+        try:
+            return await batch_authorization.find_refusals(steps, self.caller, self.authorize)
+        except PermissionDenied as error:
+            self.workspace.audit_refusal(self.requested_action.rpartition("/")[2], error, self.caller)
+            raise
+
+
+class RunsHandler(RunOperationsHandler):
+    """Start a run; list the runs."""
+
+    allowed = ("GET", "HEAD", "POST")
 
     @verb
     async def get(self) -> None:
@@ -115,23 +138,6 @@ class RunsHandler(RunResponseHandler):
         self.finish(json.dumps(answer))
 
     head = get
-
-    def _idempotency_key(self) -> str | None:
-        key = self.request.headers.get(KEY_HEADER)
-        if key is not None and not (
-            0 < len(key) <= MAX_IDEMPOTENCY_KEY_CHARACTERS and key.isascii() and key.isprintable()
-        ):
-            raise InvalidArgument(
-                f"{KEY_HEADER}: It must be 1 to {MAX_IDEMPOTENCY_KEY_CHARACTERS} printable ASCII characters."
-            )
-        return key
-
-    async def _find_refused_steps(self, steps: Sequence[Step]) -> Mapping[str, WapError]:
-        try:
-            return await batch_authorization.find_refusals(steps, self.caller, self.authorize)
-        except PermissionDenied as error:
-            self.workspace.audit_refusal("runs", error, self.caller)
-            raise
 
 
 class RunHandler(RunResponseHandler):

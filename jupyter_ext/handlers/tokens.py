@@ -15,7 +15,7 @@ from .. import tool_definitions
 from ..tokens.models import AgentToken
 from ..tokens.requests import TokenRequest
 from . import parameters
-from .base import WapHandler, verb
+from .base import REVOCATIONS, WapHandler, verb
 
 AUTH_RESOURCE = "wap_tokens"
 
@@ -37,7 +37,7 @@ class TokensHandler(WapHandler):
             # This authorizer cannot be asked later, see `authorize`.
             for effect in tool_definitions.list_effects(spec.tools):
                 await self.authorize(effect)
-        token, secret = await self.tokens.mint(spec, self.current_user.username, vouched=vouched)
+        token, secret = await self.tokens.mint(spec, self.caller.user, vouched=vouched)
         await self.workspace.audit_administration("mintToken", f"{token.id} {token.name}", self.caller)
         self.log.info("wap: agent token %s was minted", token.id)
         self.set_status(201)
@@ -62,7 +62,7 @@ class TokensHandler(WapHandler):
 
 
 class TokenHandler(WapHandler):
-    """Revoke one agent token and cancel its runs."""
+    """Revoke one agent token, and end what it has under way."""
 
     allowed = ("DELETE",)
 
@@ -70,7 +70,7 @@ class TokenHandler(WapHandler):
     async def delete(self, token_id: str) -> None:
         await self.authorize(Effect.WRITE, AUTH_RESOURCE)
         await self.tokens.revoke(token_id)
-        self.runner.cancel_runs_of(token_id)
+        await self.settings[REVOCATIONS].end(token_id)
         await self.workspace.audit_administration("revokeToken", token_id, self.caller)
         self.log.info("wap: agent token %s was revoked", token_id)
         self.set_status(204)

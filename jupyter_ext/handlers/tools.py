@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from wap_kernel.dialects.tool_interface import tool_call
 from wap_kernel.dialects.wap import tools as wap
-from wap_kernel.model.errors import PermissionDenied, RateLimited
+from wap_kernel.model.errors import ExecutionFailed, PermissionDenied, ProviderUnavailable, RateLimited
 from wap_kernel.model.operations import Effect, Operation
 
 from . import parameters
@@ -73,6 +73,9 @@ class ToolHandler(WapHandler):
         except RateLimited as error:
             self.workspace.audit_refusal(name, error, self.caller)
             raise
+        except (ExecutionFailed, ProviderUnavailable):
+            await self.verify_agent()  # says so where the call was ended because its token was revoked
+            raise
 
     @property
     def requested_action(self) -> str:
@@ -115,5 +118,5 @@ class WorkspaceToolHandler(ToolHandler):
 def _outside_scope(name: str, agent: AgentToken) -> PermissionDenied:
     opened = list(agent.tools or ())
     return PermissionDenied(
-        f"This agent token does not open {name}.", hint=f"It opens: {', '.join(opened)}.", allowedTools=opened
+        f"This agent token does not open {name}.", hint=f"The token opens: {', '.join(opened)}.", allowedTools=opened
     )

@@ -30,7 +30,8 @@ _ERROR = {
 }
 _REFUSALS = {
     "400": "The message, or a header, does not follow the protocol.",
-    "403": "The client is not authenticated, or may not do this.",
+    "401": "The client is not authenticated.",
+    "403": "The client may not do this.",
     "404": "There is no such session, or no such method.",
     "406": "The Accept header names neither JSON nor server-sent events.",
     "409": "The session has such a stream already.",
@@ -40,7 +41,7 @@ _REFUSALS = {
     "503": "There is no workspace, or no session is free.",
 }
 _EVENTS: parts.Route = {"text/event-stream": {"schema": {}}}
-"""The SDK's events; each holds a message, except the first, which only has an id to continue after."""
+"""Events that each hold a message, except the first, which only has an id to continue after."""
 _SESSION = parts.header("Mcp-Session-Id", {"type": "string"}, "The session id in the answer to initialize.")
 
 
@@ -49,7 +50,7 @@ def paths() -> dict[str, Any]:
 
 
 def _refusals(*others: str) -> parts.Route:
-    always = ("400", "403", "404", "406", "413", "500", "503")
+    always = ("400", "401", "403", "404", "406", "413", "500", "503")
     return {
         status: {
             "description": f"{_REFUSALS[status]} A JSON-RPC error, mostly without an id.",

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from pydantic import BaseModel
+
+from wap_kernel.dialects import json_schema
 from wap_kernel.dialects.json_schema import Schema
 from wap_kernel.model.errors import Code
 
@@ -52,6 +55,34 @@ def _error(names: Sequence[str]) -> dict[str, Any]:
 
 def json(schema: Schema) -> dict[str, Any]:
     return {"application/json": {"schema": schema}}
+
+
+def request_body(model: type[BaseModel]) -> dict[str, Any]:
+    """Return the description of a body; null stands for an absent field, as in every request here."""
+    schema = json_schema.build_schema(model, "validation")
+    return {"required": bool(schema.get("required")), "content": json(_allow_nulls(schema))}
+
+
+def _allow_nulls(schema: Schema) -> Schema:
+    """Allow null for every optional property. Schemas for models do not: models would send nulls."""
+    allowed = dict(schema)
+    for key in ("anyOf", "oneOf"):
+        if key in schema:
+            allowed[key] = [_allow_nulls(choice) for choice in schema[key]]
+    if isinstance(schema.get("items"), dict):
+        allowed["items"] = _allow_nulls(schema["items"])
+    if "properties" in schema:
+        allowed["properties"] = {
+            name: _allow_nulls(part) if name in schema.get("required", ()) else _or_null(_allow_nulls(part))
+            for name, part in schema["properties"].items()
+        }
+    return allowed
+
+
+def _or_null(schema: Schema) -> Schema:
+    outside: Schema = {key: schema[key] for key in ("description", "default") if key in schema}
+    inside = {key: value for key, value in schema.items() if key not in outside}
+    return {"anyOf": [inside, {"type": "null"}], **outside}
 
 
 def page_of(name: str, item: Schema) -> Schema:

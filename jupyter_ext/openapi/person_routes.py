@@ -51,7 +51,7 @@ def _mint() -> parts.Route:
         "operationId": "mintToken",
         "summary": "Mint an agent token",
         "description": f"{PERSON} The token is in this answer and never again.",
-        "requestBody": {"required": True, "content": parts.json(json_schema.build_schema(TokenRequest, "validation"))},
+        "requestBody": parts.request_body(TokenRequest),
         "responses": parts.responses(
             json_schema.build_schema(MintedToken, "serialization"), parts.ALWAYS, success="201"
         ),

@@ -107,7 +107,8 @@ _SENT = {
 def paths() -> dict[str, Any]:
     one = "/wap/runs/{runId}"
     return {
-        "/wap/runs": {"post": _start(), "get": _list()},
+        "/wap/runs": {"post": _start("startRun"), "get": _list()},
+        "/wap/api/runOperations": {"post": _start("runOperations")},
         one: {"get": _get()},
         f"{one}/decision": {"post": _decide()},
         f"{one}/cancel": {"post": _cancel()},
@@ -120,18 +121,15 @@ def paths() -> dict[str, Any]:
     }
 
 
-def _start() -> parts.Route:
+def _start(name: str) -> parts.Route:
     key = {"type": "string", "minLength": 1, "maxLength": MAX_IDEMPOTENCY_KEY_CHARACTERS, "pattern": "^[ -~]+$"}
     again = "A repeated request with this key returns the run of the first; with another body it is a CONFLICT."
     return {
-        "operationId": "startRun",
+        "operationId": name,
         "summary": "Run the operations of an Agent Spaces message, in order",
         "description": "A failed or denied operation does not stop the rest; one that needs approval pauses the run.",
         "parameters": [_wait(), parts.header(KEY_HEADER, key, again), *CLAIMS],
-        "requestBody": {
-            "required": True,
-            "content": parts.json(json_schema.build_schema(OperationsMessage, "validation")),
-        },
+        "requestBody": parts.request_body(OperationsMessage),
         "responses": _started((*parts.ALWAYS, Code.CONFLICT, Code.NO_SPACE, Code.RATE_LIMITED)),
     }
 
@@ -162,10 +160,7 @@ def _decide() -> parts.Route:
         "summary": "Approve or deny the operation that a run waits with",
         "description": "Needs a person's credential. Decided, expired, or changed since it was shown: CONFLICT.",
         "parameters": [*_RUN, _wait()],
-        "requestBody": {
-            "required": True,
-            "content": parts.json(json_schema.build_schema(DecisionRequest, "validation")),
-        },
+        "requestBody": parts.request_body(DecisionRequest),
         "responses": {
             "200": {
                 "description": "The run has ended or waits again.",
@@ -194,10 +189,7 @@ def _revert() -> parts.Route:
         "summary": "Revert the changes of a run, as a run of its own",
         "description": "Answers CONFLICT, with the files, where a later change would be lost.",
         "parameters": [*_RUN, _wait(), *CLAIMS],
-        "requestBody": {
-            "required": False,
-            "content": parts.json(json_schema.build_schema(RevertRequest, "validation")),
-        },
+        "requestBody": parts.request_body(RevertRequest),
         "responses": _started((*_ONE, Code.CONFLICT, Code.NO_SPACE, Code.RATE_LIMITED)),
     }
 
@@ -209,10 +201,7 @@ def _apply() -> parts.Route:
         "description": "Needs a person's credential. What was not applied, because the files had changed meanwhile or "
         "the run was cancelled, replaces what is in the workspace now; a revert of the new run restores that.",
         "parameters": [*_RUN, _wait(), *CLAIMS],
-        "requestBody": {
-            "required": False,
-            "content": parts.json(json_schema.build_schema(ApplyRequest, "validation")),
-        },
+        "requestBody": parts.request_body(ApplyRequest),
         "responses": _started((*_ONE, Code.CONFLICT, Code.NO_SPACE)),
     }
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 from pydantic.alias_generators import to_camel
 
-from wap_kernel.model.caller import Scope
+from wap_kernel.model.caller import Caller, Scope
 
 from .rate_limits import RateLimits
 
@@ -58,6 +58,11 @@ class AgentToken(TokenSpec):
     """
     scope: Scope = Field(Scope(tools=frozenset()), exclude=True)
     """The tools and policy of the token. `AgentTokenStore.verify` fills it in; the default opens nothing."""
+
+    def to_caller(self, session: str | None = None, notebook: str | None = None) -> Caller:
+        """Return the agent as the caller of an operation; session and notebook are its claims."""
+        identity = {"user": self.created_by, "agent": self.name, "token": self.id, "scope": self.scope}
+        return Caller(**identity, session=session, notebook=notebook)
 
 
 class MintedToken(AgentToken):

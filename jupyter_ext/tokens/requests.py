@@ -10,16 +10,18 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, AwareDatetime, Field
 from pydantic_core import PydanticCustomError
 
+from wap_kernel.dialects.coding_environment.tools import ALL_TOOLS, PROFILES, list_profile_names
 from wap_kernel.dialects.tool import INTEGER, Parameters
 from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.model.limits import DEFAULT_TOKEN_DAYS, MAX_TOKEN_DAYS
 
 from ..tool_definitions import list_tool_names
 from .models import TokenSpec
 from .rate_limits import RateLimits
 from .store import build_policy_layers
 
-DEFAULT_LIFETIME = timedelta(days=7)
-MAX_LIFETIME = timedelta(days=366)
+DEFAULT_LIFETIME = timedelta(days=DEFAULT_TOKEN_DAYS)
+MAX_LIFETIME = timedelta(days=MAX_TOKEN_DAYS)
 
 
 def list_presets() -> tuple[str, ...]:
@@ -30,7 +32,7 @@ def list_presets() -> tuple[str, ...]:
 
 def _check_printable(name: str) -> str:
     if not name.isprintable() or not name.strip():
-        raise PydanticCustomError("name", "It must be printable: it stands in lists and in the audit.")
+        raise PydanticCustomError("name", "The name must be printable: it stands in lists and in the audit.")
     return name
 
 
@@ -43,8 +45,31 @@ def _one_of(kind: str, known: Callable[[], tuple[str, ...]]) -> Callable[[str], 
     return check
 
 
-Tool = Annotated[str, AfterValidator(_one_of("tool", list_tool_names))]
-Preset = Annotated[str, AfterValidator(_one_of("preset", list_presets))]
+def _describe_choices(known: Callable[[], tuple[str, ...]]) -> Callable[[dict[str, Any]], None]:
+    return lambda schema: schema.update(enum=list(known()))
+
+
+Tool = Annotated[
+    str,
+    AfterValidator(_one_of("tool", list_tool_names)),
+    Field(json_schema_extra=_describe_choices(list_tool_names)),
+]
+
+
+def list_profiles() -> tuple[str, ...]:
+    return tuple(PROFILES)
+
+
+Profile = Annotated[
+    str,
+    AfterValidator(_one_of("profile", list_profiles)),
+    Field(json_schema_extra=_describe_choices(list_profiles)),
+]
+Preset = Annotated[
+    str,
+    AfterValidator(_one_of("preset", list_presets)),
+    Field(json_schema_extra=_describe_choices(list_presets)),
+]
 
 
 class TokenRequest(Parameters):
@@ -58,12 +83,15 @@ class TokenRequest(Parameters):
     tools: list[Tool] | None = Field(
         None, min_length=1, max_length=1000, description="The only tools it opens. Absent: all."
     )
+    profile: Profile | None = Field(
+        None, description="Instead of tools: those that only read, that edit files or notebooks, or all."
+    )
     preset: Preset | None = Field(None, description="A preset that binds it besides the server's policy.")
     policy: dict[str, Any] | None = Field(
         None, description="A policy, as in a policy file, that binds it besides the server's; it can only narrow."
     )
-    expires_in: Annotated[int, INTEGER] | None = Field(
-        None, ge=1, le=int(MAX_LIFETIME.total_seconds()), description="Seconds from now. Default 7 days, at most 366."
+    expires_in: Annotated[int, Field(ge=1, le=int(MAX_LIFETIME.total_seconds())), INTEGER] | None = Field(
+        None, description="Seconds from now. Default 7 days, at most 366."
     )
     expires_at: AwareDatetime | None = Field(None, strict=False, description="Instead of expiresIn.")
     limits: RateLimits = Field(RateLimits(), description="How much it may do.")
@@ -74,7 +102,11 @@ class TokenRequest(Parameters):
             (policy,) = build_policy_layers(self.name, None, json.dumps(self.policy))
             if policy.broken is not None:
                 raise InvalidArgument(f"policy: {policy.broken}")
+        if self.tools is not None and self.profile is not None:
+            raise InvalidArgument("profile: The field goes without tools.", hint="Name the tools, or a profile.")
         tools = None if self.tools is None else tuple(dict.fromkeys(self.tools))
+        if self.profile is not None and self.profile != ALL_TOOLS:
+            tools = list_profile_names(self.profile)
         return TokenSpec(
             **{"name": self.name, "tools": tools, "preset": self.preset, "policy": self.policy},
             limits=self.limits,

@@ -17,7 +17,7 @@ import re
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from functools import partial
@@ -132,6 +132,10 @@ class AgentTokenStore:
         """Revoke a token for good; revoking it again changes nothing. Raises NotFound."""
         await self._run(lambda: self._revoke(token_id))
 
+    async def find_revoked(self, tokens: Collection[str]) -> set[str]:
+        """Return those of the tokens that were revoked, or that exist no longer; the next request is refused."""
+        return await self._run(lambda: self._find_revoked(tokens))
+
     async def charge(self, token: str, day: str, amount: int, limit: int) -> bool:
         """Add `amount` to the bytes that a token wrote on `day`, unless the sum would pass `limit`.
 
@@ -207,6 +211,14 @@ class AgentTokenStore:
         if not cursor.rowcount:
             raise NotFound("There is no such token.", hint="GET wap/tokens lists their ids.")
 
+    def _find_revoked(self, tokens: Collection[str]) -> set[str]:
+        marks = ", ".join("?" * len(tokens))
+        query = f"SELECT id FROM tokens WHERE workspace = ? AND revoked_at IS NULL AND id IN ({marks})"
+        revoked = set(tokens) - {row["id"] for row in self._connection.execute(query, (self._workspace, *tokens))}
+        for token_id in revoked:
+            self._cache.pop(token_id, None)
+        return revoked
+
     def _charge(self, token: str, day: str, amount: int, limit: int) -> bool:
         self._connection.execute("BEGIN IMMEDIATE")
         try:
@@ -263,5 +275,5 @@ def _hash_secret(secret: str) -> str:
 
 def _unknown_token() -> Unauthenticated:
     return Unauthenticated(
-        "This agent token is not known here.", hint="It opens only the workspace in which it was minted."
+        "This agent token is not known here.", hint="An agent token opens only the workspace in which it was minted."
     )

@@ -69,7 +69,10 @@ def test_traits_set_the_limits(jp_configurable_serverapp: Any, tmp_path: Path) -
     assert state.is_dir()
 
 
-OTHERS = ("undo", "preset", "policy", "provider", "allow_unconfined", "mcp_tools", "mcp_wait", "git", "state_dir")
+OTHERS = (
+    *("undo", "preset", "policy", "provider", "allow_unconfined", "git", "state_dir"),
+    *("mcp_tools", "mcp_wait", "mcp_errors"),
+)
 
 
 def test_every_limit_is_a_trait_with_help_and_the_engines_default() -> None:

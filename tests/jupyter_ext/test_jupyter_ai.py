@@ -19,7 +19,8 @@ from jupyter_ext import jupyter_ai
 from tests.support import peers
 from tests.support.agent_tokens import mint, use
 from tests.support.mcp_clients import answer, connected
-from tests.support.server_processes import OPEN_LINES
+from tests.support.program_cache import install_python
+from tests.support.server_processes import OPEN_LINES, PROJECT
 from wap_kernel.dialects.coding_environment.tools import TOOLS
 from wap_kernel.files import content_hash
 
@@ -70,7 +71,7 @@ async def test_a_failure_says_what_to_do(extension: Any) -> None:
         with pytest.raises(jupyter_ai.ToolError) as caught:
             await getattr(jupyter_ai, name)(**arguments)
         reply = json.loads(str(caught.value))
-        assert reply["code"] == "FILE_NOT_FOUND" and "listFiles" in reply["error"]
+        assert reply["error"]["data"]["code"] == "FILE_NOT_FOUND" and "listFiles" in reply["error"]["message"]
 
 
 async def test_a_person_can_end_it(extension: Any, fetch: Any) -> None:
@@ -106,10 +107,17 @@ async def test_tokens_of_servers_that_ran_before_are_revoked(
     assert (await use(fetch, namesake, "exploreFiles", path=".")).status == 200
 
 
+@pytest.fixture(params=["alone", pytest.param("in Jupyter AI", marks=pytest.mark.download)])
+def python(request: pytest.FixtureRequest) -> str:
+    """The Python of an environment with wap and jupyter-server-mcp; the other one has all of Jupyter AI."""
+    if request.param == "alone":
+        return peers.python()
+    return str(install_python("jupyter-ai", "--editable", str(PROJECT), "jupyter-ai==3.2.0", "jupyter-server-mcp"))
+
+
 @pytest.fixture
-def url(tmp_path: Path) -> Iterator[str]:
+def url(python: str, tmp_path: Path) -> Iterator[str]:
     """Start jupyter-server-mcp in a server with its own environment, which finds the tools by their entry point."""
-    python = peers.python()
     root, runtime, config = (tmp_path / name for name in ("root", "runtime", "config"))
     root.mkdir()
     config.mkdir()

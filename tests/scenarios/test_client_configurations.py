@@ -5,66 +5,27 @@ from __future__ import annotations
 import ast
 import asyncio
 import inspect
-import json
-import os
-import re
-import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 from mcp import Client, StdioServerParameters
 
-from tests.support.client_configurations import DOCUMENT, TOKEN, Connection, connections
+from tests.support.client_configurations import DOCUMENT, TOKEN, Connection, connections, find_block
+from tests.support.client_desk import Desk, open_desk
 from tests.support.mcp_clients import LEGACY, answer, connected
-from tests.support.server_processes import Place
 from wap_kernel.dialects.coding_environment.tools import TOOLS
 
 SECONDS = 60
 TEXT = DOCUMENT.read_text()
 WRITTEN = list(connections(TEXT, {TOKEN: "wap_..."}))
-CLIENTS = {"Claude Code", "Codex", "opencode", "Cursor", "VS Code", "Jupyter AI"}
-
-
-@dataclass(frozen=True)
-class Desk:
-    """A reader's own server, token and folder."""
-
-    place: Place
-    url: str
-    token: str
-    token_file: Path
-
-    @property
-    def environment(self) -> dict[str, str]:
-        found = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
-        return {**self.place.environment, "PATH": found, TOKEN: self.token}
-
-    def filled(self, text: str) -> str:
-        """What the document says to do: put your own address and your own paths."""
-        own = {
-            "http://localhost:8888/": self.url,
-            "/home/me/token": str(self.token_file),
-            "/home/me/project": str(self.place.root),
-            "wap_...": self.token,
-        }
-        for theirs, mine in own.items():
-            text = text.replace(theirs, mine)
-        return text
+CLIENTS = {"Claude Code", "Codex", "Gemini CLI", "opencode", "Cursor", "VS Code", "Jupyter AI"}
 
 
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
-    place = Place(tmp_path_factory.mktemp("place"))
-    (place.root / "todo.txt").write_text("TODO: this\n")
-    file = place.folder / "token"
-    with place.server() as server:
-        status, minted = server.request("POST", "wap/tokens", json.dumps({"name": "helper"}))
-        assert status == 201, minted
-        file.write_text(minted["token"] + "\n")
-        file.chmod(0o600)
-        yield Desk(place, server.url, minted["token"], file)
+    with open_desk(tmp_path_factory.mktemp("place")) as opened:
+        yield opened
 
 
 def test_every_client_has_one() -> None:
@@ -99,7 +60,7 @@ async def _call(client: Client) -> None:
 
 
 def test_the_program_in_python_works(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
-    (block,) = re.findall(r"^```python\n(.*?)^```", desk.filled(TEXT), re.MULTILINE | re.DOTALL)
+    block = find_block(desk.filled(TEXT), "Python", "python")
     program = compile(block, "clients.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     work = eval(program, {"token": desk.token})  # noqa: S307 - of our own document
     assert inspect.iscoroutine(work)

@@ -186,9 +186,9 @@ def serve(place: AgentServer, names: tuple[str, ...], heard: list[bytes]) -> Ite
         thread.join()
 
 
-@pytest.fixture(scope="module")
-def unconfined() -> Iterator[SharedAgentServer]:
-    with share_place("own", provider="local", allow_unconfined=True) as place:
+@pytest.fixture(scope="module", params=USERS)
+def unconfined(request: pytest.FixtureRequest) -> Iterator[SharedAgentServer]:
+    with share_place(request.param, provider="local", allow_unconfined=True) as place:
         (place.home / "outside").mkdir()
         (place.home / "outside/private").write_text("x")
         (place.root / "list").write_text(f"{place.home}/outside\0")

@@ -68,9 +68,9 @@ async def test_over_mcp(connect: Connect, jp_root_dir: Path) -> None:
         assert TOKEN not in str(await client.list_resources())
         told = [
             str(await client.call_tool("listFiles", {"path": "."})),
-            str((await refused(client.call_tool(TOKEN, {}))).error),
-            str((await refused(client.get_prompt(TOKEN))).error),
-            str((await refused(client.call_tool("readFile", {"path": f"none/{TOKEN}"}))).error),
+            str(await refused(client.call_tool(TOKEN, {}))),
+            str(await refused(client.get_prompt(TOKEN))),
+            str(await refused(client.call_tool("readFile", {"path": f"none/{TOKEN}"}))),
         ]
     assert TOKEN not in "".join(told)
     assert [one for one in told if "***" not in one] == []

@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import subprocess
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.agent_server import USERS, Agent, AgentServer, give, open_place
+from tests.support.agent_server import ORDINARY, USERS, Agent, AgentServer, give, open_place
+from wap_kernel.model.limits import MAX_COPIED_FILE_BYTES
 
 IDENTITY = "git -c user.name=a -c user.email=a@b"
 
@@ -70,6 +72,39 @@ def test_a_later_step_of_a_batch_changes_nothing_that_was_approved(place: AgentS
         assert "+b" in str(again["pendingApproval"]["effect"])
         assert agent.decide(again)["status"] == "completed"
         assert read(place.root / ".envrc") == "b\n"
+
+
+def test_the_effect_of_a_whole_atomic_run_is_asked_about(place: AgentServer) -> None:
+    """File operations that each need no approval had any effect together, after the last command of the run."""
+    (place.root / ".cws-policy.json").write_text(json.dumps({"effects": {"maxDeletions": 1}}))
+    files = [place.root / name for name in ("data/old", "thesis/chapter")]
+    deletions = [{"type": "deleteFile", "path": str(path.relative_to(place.root))} for path in files]
+    obeyed = {"type": "createFile", "path": ".vscode/tasks.json", "content": "{}"}
+    if place.user == "ordinary":
+        give(place.home)
+    with place.start() as agent:
+        asked = agent.start({"type": "shell", "command": "echo x > made"}, *deletions, atomic=True)
+        approval = asked["pendingApproval"]
+        assert (asked["status"], approval["rule"]) == ("awaiting_approval", "effects.maxDeletions"), asked
+        assert approval["reason"].startswith("The run deletes 2 files")
+        assert approval["effect"]["counts"] == {"created": 1, "deleted": 2}
+        assert all(map(read, files)) and not (place.root / "made").exists()
+        assert agent.decide(asked, "denied")["status"] == "error"
+        assert all(map(read, files)) and not (place.root / "made").exists()
+
+        asked = agent.start(*deletions, atomic=True)
+        files[0].write_text("written after the approval was shown")
+        again = agent.decide(asked)
+        assert again["status"] in ("awaiting_approval", "error"), again
+        assert all(map(read, files))
+
+        asked = agent.start(obeyed, deletions[0], atomic=True)
+        assert asked["pendingApproval"]["rule"] == "effects.obeyedFiles"
+        assert agent.decide(asked)["status"] == "completed"  # one approval is enough
+        assert read(place.root / ".vscode/tasks.json") == "{}" and read(files[0]) is None
+        asked = agent.start(deletions[1], {"type": "deleteFile", "path": "stuff/settings.json"}, atomic=True)
+        assert agent.decide(asked)["status"] == "completed"
+        assert read(files[1]) is None
 
 
 def test_a_checkout_has_the_effect_that_was_shown(place: AgentServer) -> None:
@@ -192,3 +227,54 @@ def test_a_process_that_a_command_leaves_is_gone(place: AgentServer) -> None:
         listed = subprocess.run(["pgrep", "-f", f"^{mark}"], capture_output=True, text=True, check=False).stdout
         assert listed == ""
         assert not list(place.data.glob("wap/*/layers/layer_*"))
+
+
+def test_a_folder_that_cannot_be_renamed_is_explained(place: AgentServer) -> None:
+    with place.start() as agent:
+        assert agent.run(f"git init -q; git add -A; {IDENTITY} commit -qm x").status == 200
+        answer = agent.run("git mv thesis book")
+        assert (answer.body["exitCode"] == 0) is (place.user == "own" and os.getuid() == 0), answer
+        assert ("cannot be renamed on this layer" in answer.body["stderr"]) is (answer.body["exitCode"] != 0), answer
+        assert agent.run("mkdir notes; git mv data/old notes/").body["exitCode"] == 0
+        moved = agent.run("mv stuff things").body
+        assert (moved["exitCode"], moved["stderr"]) == (0, "") and read(place.root / "things/settings.json")
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_no_agent_loses_for_good_what_undo_cannot_keep(user: str) -> None:
+    """The state lies on another filesystem, so that undo copies, and copies no large file."""
+    with tempfile.TemporaryDirectory(prefix="wap-far-", dir="/dev/shm") as state, open_place(user) as place:
+        if os.stat(place.root).st_dev == os.stat(state).st_dev:
+            pytest.skip("there is no other filesystem here")
+        if user == "ordinary":
+            os.chown(state, ORDINARY, ORDINARY)
+        settings = place.folder / "config/jupyter_server_config.py"
+        settings.write_text(f"{settings.read_text()}c.WapExtension.state_dir = {state!r}\n")
+        big, folder = place.root / "big", place.root / "folder"
+        folder.mkdir()
+        for path in (big, folder / "large"):
+            with path.open("wb") as file:
+                file.truncate(MAX_COPIED_FILE_BYTES + 1)
+        (folder / "small").write_text("x")
+        (place.root / "other").write_text("x")
+        with place.start() as agent:
+            for tool, parameters in (
+                ("deleteFile", {"path": "big"}),
+                ("deleteFile", {"path": "folder", "recursive": True}),
+                ("writeFile", {"path": "big", "content": "x", "mode": "overwrite"}),
+                ("moveFile", {"source": "other", "destination": "big", "overwrite": True}),
+                ("copyFile", {"source": "other", "destination": "big", "overwrite": True}),
+                ("executeCommand", {"command": "rm big; mv folder/large x"}),
+            ):
+                answer = agent.call(tool, **parameters)
+                assert answer.body["details"]["rule"] == "effects.unkept", (tool, answer)
+                assert answer.body["details"]["approvalId"], (tool, answer)
+            asked = agent.start({"type": "deleteFile", "path": "big"}, atomic=True)
+            assert asked["pendingApproval"]["rule"] == "effects.unkept", asked
+            assert agent.decide(asked, "denied")["status"] == "error"
+            assert big.stat().st_size > MAX_COPIED_FILE_BYTES and (folder / "large").exists()
+            asked = agent.start({"type": "deleteFile", "path": "big"}, atomic=True)
+            assert agent.decide(asked)["status"] == "completed" and not big.exists(), "one approval is enough"
+            asked = agent.start({"type": "deleteFile", "path": "folder/large"})
+            assert "cannot bring back" in asked["pendingApproval"]["reason"]
+            assert agent.decide(asked)["events"][-1]["success"] and not (folder / "large").exists()

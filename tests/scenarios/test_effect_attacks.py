@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.agent_server import ORDINARY, USERS, AgentServer, Answer, give, open_place
+from tests.support.budgets import choose_budget
 from tests.support.rename_attacker import swapping
 
 IDENTITY = "git -c user.name=a -c user.email=a@b"
-STARTS = 20
-"""Sandboxes that start while a folder is exchanged."""
+STARTS = choose_budget(suite=40, soak=200)
+"""Sandboxes that start while a folder is exchanged; the first mount point appeared at the 13th of 94."""
 
 
 @pytest.fixture(params=USERS)
@@ -57,15 +58,18 @@ PLANTS = {
     "links": "echo x > mine.sh; ln -s mine.sh .bash_profile; ln mine.sh .zshrc; mkdir -p mine; ln -s mine .ssh",
     "special": "mkfifo .profile; python3 -c \"import socket; socket.socket(socket.AF_UNIX).bind('.bash_login')\"",
     "policy": "echo '{}' | tee .cws-policy.json > ws/.cws-policy.json",
+    "hooks": "mkdir ws/.git/hooks; echo x > ws/.git/hooks/post-commit; chmod 555 ws/.git/hooks",
 }
 PROTECTED = (
     *(".config/git", ".zshenv", ".ipython", ".local/bin", ".local/lib", "bin", ".SSH", ".ssh", ".BASHRC", ".zshrc"),
-    *(".bash_profile", ".profile", ".bash_login", ".cws-policy.json", "ws/.cws-policy.json"),
+    *(".bash_profile", ".profile", ".bash_login", ".cws-policy.json", "ws/.cws-policy.json", "ws/.git/hooks"),
 )
 
 
 def test_no_command_leaves_a_file_that_programs_obey(place: AgentServer) -> None:
     """Finding 4: it stayed where its folder was closed, and where another command was running."""
+    subprocess.run(["git", "init", "-q", "--template=", place.root], check=True)
+    own(place)
     with place.start(root=place.home) as agent:
         for name, line in PLANTS.items():
             assert list_refused(agent.run(line)), name
@@ -80,8 +84,16 @@ def test_no_command_leaves_a_file_that_programs_obey(place: AgentServer) -> None
         assert not [path for path in PROTECTED if os.path.lexists(place.home / path)]
 
 
-def test_no_command_replaces_a_protected_link(place: AgentServer) -> None:
+@pytest.mark.parametrize("provider", ["bubblewrap", "gvisor"])
+@pytest.mark.parametrize("user", USERS)
+def test_no_command_replaces_a_protected_link(user: str, provider: str) -> None:
     """Finding 5: the link was unlinked, or what it leads to was written."""
+    with open_place(user, provider=provider) as place:
+        replace_protected_links(place, "; " if provider == "gvisor" else None)  # its commands take a second each
+
+
+def replace_protected_links(place: AgentServer, joint: str | None) -> None:
+    """Try to replace links, and check that they are the same; with a joint, the lines are joined to one command."""
     files = {".bashrc": "dotfiles/bashrc", ".gitconfig": "dotfiles/gitconfig", ".ssh": "dotfiles/ssh"}
     (place.home / "dotfiles/ssh").mkdir(parents=True)
     for name, target in files.items():
@@ -95,13 +107,14 @@ def test_no_command_replaces_a_protected_link(place: AgentServer) -> None:
     own(place)
     with place.start(root=place.home) as agent:
         for name in (*files, "ws/.git"):
-            for line in (
+            lines = (
                 f"rm -f {name}; echo evil > {name}",
                 f"ln -sfn evil {name}",
                 f"mv {name} gone",
                 f"echo evil > new; mv new {name}",
                 f"python3 -c \"import os; os.symlink('evil', 'n'); os.replace('n', '{name}')\"",
-            ):
+            )
+            for line in (joint.join(lines),) if joint is not None else lines:
                 agent.run(line)
         agent.run("echo evil > dotfiles/bashrc; mv dotfiles d2; echo evil > store/hooks/post-commit; mv store s2")
     for name, target in files.items():

@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.agent_tokens import bearer, mint
 from tests.support.git_server import GitServer
+from tests.support.ordinary_user import open_user_folder, run_tests
 
 OTHER = "eve/secret.git"
 SPELLINGS = [
@@ -58,3 +59,8 @@ async def test_no_spelling_of_an_address_leaves_the_allowlist(fetch: Any, server
     answer = await clone(server.url("ada/engine"), "mine")
     assert answer.status == 200, answer.body
     assert [password for _, password in server.seen if password] != []
+
+
+def test_as_an_ordinary_user() -> None:
+    with open_user_folder() as folder:
+        run_tests(folder, __file__)

@@ -15,13 +15,14 @@ from typing import Any
 
 import pytest
 
+from tests.support.agent_server import USERS, Agent, AgentServer, open_place
 from tests.support.budgets import choose_budget
 from tests.support.server_processes import LiveServer, Place, batch, decide, get
 from wap_kernel.files.contained import atomic_write
 
 KILLS = choose_budget(suite=3, soak=100)
 ATOMIC_KILLS = choose_budget(suite=2, soak=20)
-LAYER_KILLS = choose_budget(suite=3, soak=60)
+LAYER_KILLS = choose_budget(suite=2, soak=60)
 """Each kill starts a server anew."""
 CLIENTS = 4
 BEGUN = 2 * CLIENTS
@@ -186,61 +187,69 @@ def test_of_an_atomic_batch_that_is_killed_nothing_stays(tmp_path: Path) -> None
 
 
 MADE = 1200
-ON_LAYER = json.dumps(
-    {
-        "protocolVersion": "1.0",
-        "atomic": True,
-        "operations": [
-            {"type": "createFile", "path": "first", "content": "new"},
-            {
-                "type": "shell",
-                "command": f"for f in $(seq -f made-%g {MADE}) old/*; do echo new > $f; done",
-            },
-            {"type": "deleteFile", "path": "gone"},
-        ],
-    }
+ON_LAYER = (
+    {"type": "createFile", "path": "first", "content": "new"},
+    {"type": "shell", "command": f"for f in $(seq -f made-%g {MADE}) old/*; do echo new > $f; done"},
+    {"type": "deleteFile", "path": "gone"},
 )
 
 
 @pytest.mark.soak
-def test_an_atomic_batch_with_a_command_that_is_killed_is_applied_whole_or_not_at_all(tmp_path: Path) -> None:
+@pytest.mark.parametrize("user", USERS)
+def test_an_atomic_batch_with_a_command_that_is_killed_is_applied_whole_or_not_at_all(user: str) -> None:
     """Whether the server dies while the command runs, while its effect is applied, or afterwards."""
-    place = Place(tmp_path, "bubblewrap")
-    place.root.joinpath("old").mkdir()
-    for number in range(50):
-        (place.root / "old" / str(number)).write_text("old\n")
-    place.root.joinpath("gone").write_text("old\n")
-    before = _read(place)
-    made = {"first": "new", **{f"made-{number}": "new\n" for number in range(1, MADE + 1)}}
-    after = {**made, **{path: "new\n" for path in before if path != "gone"}}
+    kinds = list(itertools.islice(itertools.cycle(["command", "any", "applying"]), LAYER_KILLS))
     moments = random.Random(6)
-    kinds = itertools.cycle(["command", "applying", "any"])
-    ends = []
-    for _, kind in zip(range(LAYER_KILLS), kinds, strict=False):
-        with place.server() as server:
-            status, message = server.request("POST", "wap/runs?wait=0", ON_LAYER)
-            assert status == 202, message
-            _wait_for_moment(place, kind, moments)
-            server.process.send_signal(signal.SIGKILL)
-            server.process.wait()
-        with place.server() as server:
-            ended = get(server, message["runId"])
-            found = _read(place)
-            assert found in (before, after), f"{len(found)} files"
-            assert (ended["status"], found == after) in (("completed", True), ("error", False))
-            ends.append(ended["status"])
-            if found == after:
-                status, reverted = server.request("POST", f"wap/runs/{message['runId']}/revert?wait=60", "{}")
-                assert status in (200, 201, 202), reverted
-                assert _read(place) == before
-            _until(lambda: not place.layers())
+    ends: list[str] = []
+    with open_place(user) as place:
+        place.root.joinpath("old").mkdir()
+        for number in range(50):
+            (place.root / "old" / str(number)).write_text("old\n")
+        place.root.joinpath("gone").write_text("old\n")
+        before = _read(place)
+        made = {"first": "new", **{f"made-{number}": "new\n" for number in range(1, MADE + 1)}}
+        after = {**made, **{path: "new\n" for path in before if path != "gone"}}
+        run_id = _start_and_kill(place, kinds[0], moments)
+        for kind in (*kinds[1:], None):
+            with place.start() as agent:
+                ended = get(agent.server, run_id)
+                found = _read(place)
+                assert found in (before, after), f"{len(found)} files"
+                assert (ended["status"], found == after) in (("completed", True), ("error", False))
+                ends.append(ended["status"])
+                if found == after:
+                    status, reverted = agent.server.request("POST", f"wap/runs/{run_id}/revert?wait=60", "{}")
+                    assert status in (200, 201, 202), reverted
+                    assert _read(place) == before
+                _until(lambda: not _list_layers(place))
+                if kind is not None:
+                    run_id = _kill(place, agent, kind, moments)
     assert "error" in ends and "completed" in ends, ends
 
 
-def _wait_for_moment(place: Place, kind: str, moments: random.Random) -> None:
+def _start_and_kill(place: AgentServer, kind: str, moments: random.Random) -> str:
+    with place.start() as agent:
+        return _kill(place, agent, kind, moments)
+
+
+def _kill(place: AgentServer, agent: Agent, kind: str, moments: random.Random) -> str:
+    """Start the run with the agent's token, kill the server, and return the run."""
+    run_id = agent.start(*ON_LAYER, atomic=True, wait=0)["runId"]
+    _wait_for_moment(place, kind, moments)
+    agent.server.process.send_signal(signal.SIGKILL)
+    agent.server.process.wait()
+    return str(run_id)
+
+
+def _list_layers(place: AgentServer) -> list[Path]:
+    return list(place.data.glob("wap/*/layers/layer_*"))
+
+
+def _wait_for_moment(place: AgentServer, kind: str, moments: random.Random) -> None:
     """Wait until the command has begun, until something is applied, or some time from there."""
     if kind == "command":
-        _until(lambda: place.has_written(f"made-{moments.randrange(1, MADE)}"))
+        name = f"made-{moments.randrange(1, MADE)}"
+        _until(lambda: any((layer / "upper" / name).exists() for layer in _list_layers(place)))
         return
     _until(lambda: (place.root / "first").exists() or (place.root / "made-1").exists())
     if kind == "any":
@@ -249,7 +258,7 @@ def _wait_for_moment(place: Place, kind: str, moments: random.Random) -> None:
         moment.wait()
 
 
-def _read(place: Place) -> dict[str, str]:
+def _read(place: AgentServer) -> dict[str, str]:
     return {str(path.relative_to(place.root)): path.read_text() for path in place.root.rglob("*") if path.is_file()}
 
 

@@ -224,6 +224,7 @@ async def test_search_for_a_specific_string_across_all_js_files(call: Any) -> No
         {
             "path": "src/todo.js",
             "line": 3,
+            "column": 4,
             "matchText": "// TODO: first",
             "contextBefore": ["a", "b"],
             "contextAfter": ["c", "d"],
@@ -249,6 +250,7 @@ async def test_search_truncated_results_are_counted(call: Any, root: Path) -> No
     assert body["matches"][0] == {
         "path": "many.txt",
         "line": 1,
+        "column": 1,
         "matchText": "needle",
         "contextBefore": [],
         "contextAfter": [],
@@ -379,3 +381,24 @@ async def test_default_exclusions_apply_to_recursive_operations(call: Any, root:
     assert found["totalMatches"] == 0
     assert name in _paths(await ok(call, "exploreFiles", path="."))
     assert _paths(await ok(call, "exploreFiles", path=f"deep/{name}", recursive=True)) == [f"deep/{name}/f.txt"]
+
+
+async def test_answers_come_in_pages(call: Any, root: Path) -> None:
+    (root / "pages").mkdir()
+    for number in range(700):
+        (root / f"pages/{number:03}.txt").write_text("needle\n")
+    for tool, items, total, fields in (
+        ("exploreFiles", "files", "totalFound", {"path": "pages"}),
+        ("searchFiles", "matches", "totalMatches", {"paths": ["pages"], "query": "needle", "type": "literal"}),
+    ):
+        found: list[str] = []
+        body = await ok(call, tool, **fields)
+        while True:
+            assert body[total] == 700 and body["isTruncated"] is ("nextCursor" in body)
+            found += [item["path"] for item in body[items]]
+            if "nextCursor" not in body:
+                break
+            body = await ok(call, tool, **fields, cursor=body["nextCursor"])
+        assert found == [f"pages/{number:03}.txt" for number in range(700)]
+        answer = await call(tool, **fields, cursor="bm8")
+        assert (answer.status, answer.code) == (400, "INVALID_ARGUMENT")

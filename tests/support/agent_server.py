@@ -9,7 +9,6 @@ import json
 import os
 import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -19,11 +18,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.support.process_nursery import PROJECT, PYTHON_PATH, fork_server
 from tests.support.provider_workspace import skip_unless_works
 from tests.support.server_processes import (
-    EXTENSIONS,
-    PROJECT,
-    PYTHON_PATH,
+    OPTIONS,
     SECONDS,
     TOKEN,
     LiveServer,
@@ -81,13 +79,17 @@ class AgentServer:
             "PYTHONDONTWRITEBYTECODE": "1",
             **environment,
         }
-        command = [sys.executable, "-m", "jupyter_server", "--no-browser", "--allow-root", "--ServerApp.port=0"]
-        command += [f"--ServerApp.root_dir={root}", *EXTENSIONS]
-        if self.user == "ordinary":
+        is_ordinary = self.user == "ordinary"
+        if is_ordinary:
             give(self.folder)
-            command = [*_as_ordinary_user(self.folder), *command]
-        with (self.folder / "log").open("ab") as log:
-            process = subprocess.Popen(command, env=variables, cwd=self.folder, stdout=log, stderr=log)
+        process = fork_server(
+            [*OPTIONS, f"--ServerApp.root_dir={root}"],
+            environment=variables,
+            cwd=self.folder,
+            log=self.folder / "log",
+            user=ORDINARY if is_ordinary else None,
+            mounts=_open_interpreter(self.folder) if is_ordinary else "",
+        )
         try:
             info = wait_for_runtime_file(self.folder, process)
             yield LiveServer(process, info["port"], TOKEN, root, info["base_url"])
@@ -197,6 +199,13 @@ def give(folder: Path) -> None:
 
 def _as_ordinary_user(folder: Path) -> list[str]:
     """Return a command that runs another one as the ordinary user, who gets to see the interpreter and the project."""
+    drop = f'exec setpriv --reuid {ORDINARY} --regid {ORDINARY} --clear-groups -- "$@"'
+    script = "\n".join(("set -e", _open_interpreter(folder), drop))
+    return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh"]
+
+
+def _open_interpreter(folder: Path) -> str:
+    """Return a script that mounts the interpreter and the project where the ordinary user sees them."""
     needed = dict.fromkeys(map(os.path.realpath, (sys.base_prefix, sys.prefix, PROJECT)))
     closed = {path: top for path in needed if (top := _find_closed(path))}
     kept = {path: str(folder / f"kept-{number}") for number, path in enumerate(closed)}
@@ -208,9 +217,7 @@ def _as_ordinary_user(folder: Path) -> list[str]:
         *(("mount", "--bind", place, path) for path, place in kept.items()),
         *(("umount", place) for place in kept.values()),
     ]
-    drop = f'exec setpriv --reuid {ORDINARY} --regid {ORDINARY} --clear-groups -- "$@"'
-    script = "\n".join(("set -e", *map(shlex.join, steps), drop))
-    return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh"]
+    return "\n".join(map(shlex.join, steps))
 
 
 def _find_closed(path: str) -> str | None:

@@ -18,8 +18,8 @@ else:
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "clients.md"
 TOKEN = "WAP_TOKEN"
-_VARIABLES = {f"${{env:{TOKEN}}}": TOKEN, f"{{env:{TOKEN}}}": TOKEN}
-"""How Cursor and opencode name a variable of the environment."""
+_VARIABLES = {f"${{env:{TOKEN}}}": TOKEN, f"{{env:{TOKEN}}}": TOKEN, f"${TOKEN}": TOKEN}
+"""How Cursor, opencode and Gemini CLI name a variable of the environment."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,23 @@ class Connection:
         return f"{self.client}: {self.name}"
 
 
+def list_parts(text: str) -> Iterator[tuple[str, str]]:
+    """List the name of each client in the document, and what the document says of it."""
+    written = text.partition("## Configurations")[2].partition("\n## ")[0]
+    for part in re.split(r"^(?=\*\*)", written, flags=re.MULTILINE)[1:]:
+        yield part.partition("**")[2].partition("**")[0], part
+
+
+def find_block(text: str, client: str, language: str) -> str:
+    """Return the only block in `language` that the document has for a client."""
+    (part,) = (part for name, part in list_parts(text) if name == client)
+    (block,) = re.findall(rf"^```{language}\n(.*?)^```", part, re.MULTILINE | re.DOTALL)
+    return str(block)
+
+
 def connections(text: str, environment: Mapping[str, str]) -> Iterator[Connection]:
     """Of a document in which the reader's own addresses and paths have been put."""
-    for part in re.split(r"^(?=\*\*)", text.partition("## Configurations")[2], flags=re.MULTILINE):
-        client = part.partition("**")[2].partition("**")[0]
+    for client, part in list_parts(text):
         for language, block in re.findall(r"^```(json|toml)\n(.*?)^```", part, re.MULTILINE | re.DOTALL):
             read = json.loads(block) if language == "json" else tomllib.loads(block)
             for name, told in _servers(read).items():
@@ -68,7 +81,8 @@ def _connection(client: str, name: str, told: dict[str, Any], known: Mapping[str
         headers = {one["name"]: one["value"] for one in headers}
     if "bearer_token_env_var" in told:
         headers = {"Authorization": f"Bearer {known[told['bearer_token_env_var']]}"}
-    return Connection(client, name, told["url"], {key: _filled(value, known) for key, value in headers.items()})
+    url = told.get("httpUrl") or told["url"]
+    return Connection(client, name, url, {key: _filled(value, known) for key, value in headers.items()})
 
 
 def _filled(text: str, known: Mapping[str, str]) -> str:

@@ -9,8 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
+from tests.support.time_limits import until as until
 from tests.support.tool_schemas import check_call
 from wap_kernel.dialects.coding_environment import tool_call
 from wap_kernel.dialects.coding_environment import tools as coding_tools
@@ -50,26 +49,33 @@ class Coding:
 
     async def call(self, name: str, arguments: dict[str, Any], **more: Any) -> dict[str, Any]:
         outcome = await self.outcome(name, arguments, **more)
-        assert not outcome.is_error, outcome.text
+        assert outcome.error is None, outcome.text
         answer = outcome.structured
-        assert answer is not None and json.loads(outcome.text) == answer
+        assert json.loads(outcome.text) == answer
         tool = coding_tools.TOOLS[name]
         check_call(tool, arguments, answer)
         return answer
 
     async def refuse(self, name: str, arguments: dict[str, Any], **more: Any) -> RpcError:
-        with pytest.raises(RpcError) as caught:
-            await self.outcome(name, arguments, **more)
-        error = caught.value
-        assert error.data["hint"] and error.data["code"] != "INTERNAL_ERROR", error.message
-        json.dumps(error.data)
+        error = await self._get_error(name, arguments, **more)
+        assert error.data["hint"]
         return error
 
     async def fail(self, name: str, arguments: dict[str, Any], **more: Any) -> dict[str, Any]:
-        outcome = await self.outcome(name, arguments, **more)
-        assert outcome.is_error
-        error: dict[str, Any] = json.loads(outcome.text)
-        return error
+        """Return the text, the code and the details of the error of a call, which may have no hint."""
+        error = await self._get_error(name, arguments, **more)
+        details = {key: value for key, value in error.data.items() if key not in ("code", "hint")}
+        return {"error": error.message, "code": error.data["code"], "details": details}
+
+    async def _get_error(self, name: str, arguments: dict[str, Any], **more: Any) -> RpcError:
+        try:
+            outcome = await self.outcome(name, arguments, **more)
+        except RpcError as error:  # there is no such tool
+            return error
+        assert outcome.error is not None, outcome.text
+        assert json.loads(outcome.text) == outcome.structured == {"error": vars(outcome.error)}
+        assert more.get("is_bug") or outcome.error.data["code"] != "INTERNAL_ERROR", outcome.error.message
+        return outcome.error
 
     async def waiting(self) -> str:
         """The run that asks, as soon as there is one."""
@@ -118,8 +124,3 @@ class User:
         self.asked.append(question)
         self._meanwhile()
         return self._agrees
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 - a file or a process of another program has no event to await
-        await asyncio.sleep(0.01)

@@ -105,6 +105,12 @@ CASES: Mapping[str, Case] = {
     "only what is allowed": Case(
         'echo "$A-$LANG-${PATH:+path}"', answers("1--path\n"), environment={"A": "1"}, env_allowlist=frozenset("A")
     ),
+    "an allowlist, and what the server and the shell set themselves": Case(
+        "unset CASE_MARK; env | cut -d= -f1 | grep -v ^GIT_CONFIG_ | LC_ALL=C sort | tr '\\n' ' '",
+        answers("A PATH PWD SHLVL WAP_COMMAND_ID _ "),
+        environment={"A": "1"},
+        env_allowlist=frozenset({"A", "MISSING"}),
+    ),
     "the server's variables": Case("env | grep -i -e token -e s3cret", answers(exit_code=1)),
     "umask": Case("umask"),
     # files

@@ -7,6 +7,7 @@ way of a command is taken, with every working directory, timeout and environment
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import zlib
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import schemathesis
+
+from wap_kernel.model.limits import MAX_WAIT_SECONDS
 
 FILES = {
     "a.txt": b"one\ntwo\nthree\n",
@@ -35,33 +38,47 @@ MCP_METHODS = "server/discover tools/list tools/call resources/list resources/re
 MCP_OPENING = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "fuzz", "version": "1"}}
 
 
+UNEXPRESSED = re.compile(
+    "valid base64|has this id already|half characters|Path must|names a folder"
+    "|either approvalId or operationId|printable"
+)
+"""Rules that the schemas do not have: on the meaning of a field, or on two fields together."""
+
+
 @schemathesis.hook
 def before_call(context: Any, case: Any, kwargs: Any) -> None:
     runs_commands = case.operation.path.endswith(("/executeCommand", "/runs", "/workspace/bash"))
     if runs_commands and isinstance(case.body, (str, bytes)):
         case.body = []  # text that might happen to be an object with a command
-    if (case.query or {}).get("wait") is not None:
-        case.query["wait"] = 0 if case.query["wait"] == 0 else 1  # nobody has an hour
+    wait = (case.query or {}).get("wait")
+    if isinstance(wait, (int, float)) and 1 < wait <= MAX_WAIT_SECONDS:
+        case.query["wait"] = 1  # nobody has an hour
     if case.operation.path.endswith("/mcp"):
         case.headers.setdefault("Accept", "application/json, text/event-stream")
     if not isinstance(case.body, dict):
         return
     if case.operation.path.endswith("/mcp"):
-        _lead_to_mcp(case)
+        if _is_valid(case):
+            _lead_to_mcp(case)
         return
     operations = case.body.get("operations")
     parts = [case.body, *(operations if isinstance(operations, list) else ())]
     for part in parts:
         # On every route, so that a new one which runs commands cannot be forgotten here.
-        if isinstance(part, dict) and isinstance(part.get("command"), str):
+        if isinstance(part, dict) and isinstance(part.get("command"), str) and part["command"]:
             part["command"] = f": {shlex.quote(part['command'])}"
     choice = zlib.crc32(repr(case.body).encode("utf-8", "replace"))
-    if choice % 4:
+    if choice % 4 and _is_valid(case):
         _restore(Path(os.environ["WAP_FUZZ_ROOT"]))
         for part in parts:
             if isinstance(part, dict):
                 _lead_to_files(part, EXISTING[choice // 4 % len(EXISTING)])
                 _lead_to_lines(part)
+
+
+def _is_valid(case: Any) -> bool:
+    """Return whether the request follows its schema; one that does not must be sent as it is, and be refused."""
+    return case.meta is not None and bool(case.meta.generation.mode.is_positive)
 
 
 def _lead_to_mcp(case: Any) -> None:
@@ -115,3 +132,13 @@ def _restore(root: Path) -> None:
         if not path.exists():
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(content)
+
+
+@schemathesis.check
+def model_agrees_with_schema(ctx: Any, response: Any, case: Any) -> None:
+    """Fail where the model of a request finds something wrong that the request's schema allows."""
+    if not _is_valid(case) or response.status_code != 400 or case.operation.path.endswith("/mcp"):
+        return
+    answer = response.json()
+    problems = [each["message"] for each in answer.get("details", {}).get("problems", ())]
+    assert [message for message in problems if not UNEXPRESSED.search(message)] == [], answer

@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.provider_workspace import Guard, Journal
+from tests.support.time_limits import PATIENCE
+from tests.support.time_limits import wait_until as wait_until
 from wap_kernel.files.contained.root import Root
 from wap_kernel.model.command import CancelToken, Command, CommandOutcome, Confinement
 from wap_kernel.providers.base import Provider, ResourceLimits
 from wap_kernel.providers.gvisor.provider import GvisorProvider
 from wap_kernel.providers.process import supervisor
 
-PATIENCE = 60.0
 GUARDED = Confinement(hidden=(".env", "keys"), read_only=(".git/config",), pinned=(".git",))
 
 
@@ -58,13 +58,6 @@ def run(
     cancel: CancelToken | None = None,
 ) -> CommandOutcome:
     return provider.run(Command(command, timeout=timeout, output_limit=10_000, confinement=confinement), cancel=cancel)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def of_sandboxes(folder: str) -> list[int]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from jupyter_server.auth import Authorizer
+
+from tests.support.time_limits import until as until
 
 SECONDS = 60
 """What anything may take at most."""
@@ -58,14 +59,6 @@ async def ended(fetch: Any, run_id: str) -> Any:
             await asyncio.sleep(0.01)
 
     return await asyncio.wait_for(poll(), SECONDS)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async def poll() -> None:
-        while not condition():  # noqa: ASYNC110 - a file of another program has no event to await
-            await asyncio.sleep(0.01)
-
-    await asyncio.wait_for(poll(), SECONDS)
 
 
 class Notes(Authorizer):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.provider_workspace import LONG, Guard, Journal
 from wap_kernel.files.contained.root import Root
-from wap_kernel.model.changes import ChangeSet
+from wap_kernel.model.changes import Change, ChangeSet
 from wap_kernel.providers.layers.launcher import (
     CommandLine,
     Launcher,
@@ -98,8 +98,15 @@ def await_exit(program: NamespaceProcess) -> int:
     return program.process.returncode
 
 
-def describe(changes: ChangeSet) -> list[str]:
+def describe(changes: Iterable[Change]) -> list[str]:
     """The changes as lines: the kind and the path, and the source of what was moved."""
     return [
         f"{change.kind.value} {change.path}" + (f" from {change.source}" if change.source else "") for change in changes
     ]
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Iterator[LayerWorkspace]:
+    workspace = LayerWorkspace(tmp_path)
+    yield workspace
+    workspace.close()

@@ -16,7 +16,7 @@ from wap_kernel.dialects import json_schema
 from wap_kernel.dialects.coding_environment.tools import TOOLS
 
 Outcome = dict[str, Any]
-"""`{"answer": ...}`, `{"isError": ...}` or `{"code": -32602, "data": ...}`."""
+"""`{"answer": ...}` or `{"code": -32602, "data": ...}`."""
 LAST_RUN = "$runId"
 """Stands for the run that was named last."""
 URL = "https://git.example/o/n.git"
@@ -37,7 +37,7 @@ def _refused(
 
 
 def _failed(tool: str, arguments: dict[str, Any], name: str) -> tuple[str, dict[str, Any], Outcome]:
-    return tool, arguments, {"isError": {"code": name}}
+    return tool, arguments, {"data": {"code": name}}
 
 
 _CREATE = {
@@ -57,7 +57,7 @@ _EDIT = {
 _CELL = {"cell_type": "raw", "id": "a", "metadata": {}, "source": ["one"]}
 _NOTEBOOK = json.dumps({"cells": [_CELL], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}, indent=1)
 _SHELL = {
-    **{"type": "shell", "command": "cat ../batch.txt; echo $A", "cwd": "src", "env": {"A": "b"}},
+    **{"type": "shell", "id": "print", "command": "cat ../batch.txt; echo $A", "cwd": "src", "env": {"A": "b"}},
     **{"timeout": 60000, "isolation": "shared"},
 }
 
@@ -86,6 +86,29 @@ CALLS: tuple[tuple[str, dict[str, Any], Outcome], ...] = (
         **{"path": "a.py", "size": 6, "hash": _hash("x = 1\n"), "isBinary": False, "content": "x = 1\n"},
     ),
     _ok("readFile", {"path": "bytes"}, isBinary=True, content="AP8="),
+    _ok(
+        "readFile",
+        {"path": "src/new/a.py", "startLine": 1, "endLine": 1},
+        **{"content": "x = 1\n", "startLine": 1, "endLine": 1, "totalLines": 1},
+    ),
+    _ok("createDirectory", {"workspaceRoot": "src", "path": "made/deep", "confirmed": True}, path="made/deep"),
+    _ok(
+        "copyFile",
+        {
+            **{"workspaceRoot": "src", "source": "new/a.py", "destination": "made/b.py"},
+            **{"overwrite": True, "createIfMissing": True, "confirmed": True},
+        },
+        path="made/b.py",
+    ),
+    _ok(
+        "moveFile",
+        {
+            **{"workspaceRoot": "src", "source": "made/b.py", "destination": "made/c.py"},
+            **{"overwrite": True, "createIfMissing": True, "confirmed": True},
+        },
+        path="made/c.py",
+    ),
+    _ok("deleteFile", {"path": "src/made", "recursive": True}, deleted=True),
     _ok(
         "listFiles",
         {"workspaceRoot": ".", "path": "src", "options": {"recursive": True, "globs": ["**/*.py"], "maxEntries": 5}},
@@ -172,11 +195,17 @@ CALLS: tuple[tuple[str, dict[str, Any], Outcome], ...] = (
     ),
     _ok("runOperations", {"operations": [_SHELL], "wait": 60}, status="completed"),
     _ok("getRun", {"runId": LAST_RUN, "wait": 60}, status="completed"),
+    _ok(
+        "getOutput",
+        {"runId": LAST_RUN, "operationId": "print", "stream": "stdout", "offset": 3, "limit": 10},
+        **{"content": "b\n", "totalBytes": 5, "isComplete": True},
+    ),
+    _failed("cancelRun", {"runId": LAST_RUN}, "CONFLICT"),
     _ok("git", {"action": "status", "workspaceRoot": ".", "workdir": "src"}, branch="main", exitCode=0),
     _ok("git", {"action": "commit", "message": "three", "files": ["src"], "confirmed": True}, exitCode=0),
     _ok("git", {"action": "log", "ref": "HEAD", "limit": 1, "skip": 1, "files": ["asking"]}, commits=[]),
     _ok("git", {"action": "restore", "files": ["src"], "staged": True}, paths=[]),
-    _failed("git", {"action": "push", "branch": "side", "delete": True, "force": True}, "APPROVAL_REQUIRED"),
+    _failed("git", {"action": "push", "branch": "side", "delete": True, "force": True}, "INVALID_ARGUMENT"),
     _failed("git", {"action": "fetch", "url": URL}, "PROVIDER_UNAVAILABLE"),
     _failed("git", {"action": "clone", "url": URL, "path": "n", "depth": 1}, "INVALID_ARGUMENT"),
     _failed("editNotebook", {"path": "src/work.ipynb", "edits": [{"type": "delete", "cellId": "z"}]}, "EDIT_NOT_FOUND"),
@@ -186,6 +215,16 @@ CALLS: tuple[tuple[str, dict[str, Any], Outcome], ...] = (
     _failed("globFiles", {}, "INVALID_ARGUMENT"),
     _failed("runOperations", {"operations": [{"type": "nothing"}]}, "INVALID_ARGUMENT"),
     _failed("getRun", {"runId": "run_0"}, "NOT_FOUND"),
+    _failed("getOutput", {"runId": "run_0"}, "NOT_FOUND"),
+    _failed("moveFile", {"source": "missing", "destination": "a"}, "FILE_NOT_FOUND"),
+    _failed("copyFile", {"source": "missing", "destination": "a"}, "FILE_NOT_FOUND"),
+    _failed("createDirectory", {"path": "../outside"}, "PERMISSION_DENIED"),
+    _failed("listFiles", {"path": "missing"}, "FILE_NOT_FOUND"),
+    _failed("listFiles", {"options": {"cursor": "wrong"}}, "INVALID_ARGUMENT"),
+    _failed("searchFiles", {"query": "x", "options": {"cursor": "wrong"}}, "INVALID_ARGUMENT"),
+    _failed("globFiles", {"pattern": "*", "cursor": "wrong"}, "INVALID_ARGUMENT"),
+    _failed("git", {"action": "status", "author": "Ada <ada@example.org>"}, "INVALID_ARGUMENT"),
+    _failed("searchFiles", {"query": "(", "options": {"regex": True}}, "INVALID_ARGUMENT"),
     _failed("getWorkspaceInfo", {"workspaceRoot": "missing"}, "FILE_NOT_FOUND"),
     _refused("readFile", {}, -32602, "INVALID_ARGUMENT"),
     _refused("readFile", {"path": "a", "colour": "red"}, -32602, "INVALID_ARGUMENT"),
@@ -249,11 +288,11 @@ async def _call(client: Client, tool: str, arguments: dict[str, Any]) -> Outcome
         result = await client.call_tool(tool, arguments)
     except MCPError as error:
         return {"code": error.code, "data": error.data}
-    (content,) = result.content
+    content = result.content[0]
     assert isinstance(content, types.TextContent)
     told = json.loads(content.text)
-    assert result.is_error or told == result.structured_content
-    return {"isError" if result.is_error else "answer": told}
+    assert told == result.structured_content
+    return {"code": told["error"]["code"], "data": told["error"]["data"]} if result.is_error else {"answer": told}
 
 
 def compare(outcomes: list[Outcome]) -> None:

@@ -1,25 +1,30 @@
-// The official TypeScript client, driven through everything; prints what it saw as JSON. See test_mcp_npm.py.
-//   node mcp_client.mjs FOLDER-OF-NODE-MODULES URL TOKEN CALLS
+// The official TypeScript client, driven through everything; prints what it saw as JSON. See test_npm_clients.py.
+//   node mcp_client.mjs FOLDER-OF-NODE-MODULES WAY CALLS
+// WAY is a file: { url, token } over HTTP, or { command, args, env } over stdio.
 // CALLS is a file: the table of mcp_calls.py in JSON.
-import { readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 import { setTimeout as sleep } from "node:timers/promises";
 
-const [modules, url, token, calls] = process.argv.slice(2);
+const [modules, given, calls] = process.argv.slice(2);
+const way = JSON.parse(readFileSync(given, "utf8"));
 const load = (path) => import(pathToFileURL(`${modules}/@modelcontextprotocol/sdk/dist/esm/${path}`).href);
 const { Client } = await load("client/index.js");
 const { StreamableHTTPClientTransport } = await load("client/streamableHttp.js");
+const { StdioClientTransport } = await load("client/stdio.js");
 const { ElicitRequestSchema, ResourceUpdatedNotificationSchema, CallToolResultSchema } = await load("types.js");
 
 const said = {};
+
+const openHttp = (options = {}) =>
+  new StreamableHTTPClientTransport(new URL(way.url), { ...options, requestInit: { headers: { Authorization: `Bearer ${way.token}` } } });
+const openTransport = () => (way.url ? openHttp() : new StdioClientTransport({ ...way, stderr: "inherit" }));
 
 async function connect(options = {}) {
   const capabilities = options.elicit ? { elicitation: {} } : {};
   const client = new Client({ name: "typescript", version: "1" }, { capabilities });
   if (options.elicit) client.setRequestHandler(ElicitRequestSchema, options.elicit);
-  const headers = { Authorization: `Bearer ${token}` };
-  const transport = new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers } });
-  await client.connect(transport);
+  await client.connect(openTransport());
   return client;
 }
 
@@ -28,8 +33,8 @@ const call = async (client, name, args, options) =>
 
 async function refused(promise) {
   try {
-    await promise;
-    return null;
+    const error = (await promise)?.error;
+    return error ? [error.code, error.data.code] : null;
   } catch (error) {
     return [error.code, error.data?.code ?? null];
   }
@@ -44,7 +49,7 @@ const outcome = async (name, args) => {
   try {
     const result = await client.callTool({ name, arguments: args });
     const told = JSON.parse(result.content[0].text);
-    return result.isError ? { isError: told } : { answer: told };
+    return result.isError ? { code: told.error.code, data: told.error.data } : { answer: told };
   } catch (error) {
     return { code: error.code, data: error.data ?? null };
   }
@@ -73,7 +78,7 @@ const progress = [];
 const begun = new Promise((resolve) => (said.onProgress = resolve));
 const abort = new AbortController();
 const waiting = refused(
-  client.callTool({ name: "runCommand", arguments: { command: "sh", args: ["-c", "echo begun; sleep 1000"] } }, CallToolResultSchema, {
+  client.callTool({ name: "runCommand", arguments: { command: "sh", args: ["-c", "echo $$ >pid; echo begun; sleep 1000"] } }, CallToolResultSchema, {
     signal: abort.signal,
     onprogress: (note) => {
       progress.push(note.message ?? "");
@@ -83,8 +88,11 @@ const waiting = refused(
 );
 await begun;
 delete said.onProgress;
+const command = `/proc/${readFileSync(`${said.info}/pid`, "utf8").trim()}`;
+const wasThere = existsSync(command);
 abort.abort("enough");
-said.cancelled = (await waiting) !== null;
+said.cancelled = [wasThere, (await waiting) !== null];
+while (existsSync(command)) await sleep(10); // the test ends this program if the command stays
 said.progress = progress.some((text) => text.includes("begun"));
 
 // Two sessions at once, each waiting for the other.
@@ -93,28 +101,32 @@ const meet = (mine, theirs) => ({ command: "sh", args: ["-c", `touch ${mine}; un
 const both = await Promise.all([call(client, "runCommand", meet("one", "two")), call(other, "runCommand", meet("two", "one"))]);
 said.both = both.map((result) => result.exitCode);
 
-// A dropped connection, resumed with the last event's id.
-const script = "touch dropped; until [ -e resume ]; do sleep 0.01; done; echo resumed";
-let last = null;
-const dropped = await connect();
-const lost = dropped.callTool({ name: "runCommand", arguments: { command: "sh", args: ["-c", script] } }, CallToolResultSchema, {
-  onresumptiontoken: (id) => (last = id),
-});
-lost.catch(() => {});
-while (last === null) await sleep(10);
-const { sessionId, protocolVersion } = dropped.transport;
-await dropped.transport.close(); // drops the stream and keeps the session
-const again = new Client({ name: "typescript", version: "1" }, { capabilities: {} });
-const resumed = new StreamableHTTPClientTransport(new URL(url), { sessionId, requestInit: { headers: { Authorization: `Bearer ${token}` } } });
-await again.connect(resumed);
-resumed.setProtocolVersion?.(protocolVersion);
-const answered = again.request(
-  { method: "tools/call", params: { name: "runCommand", arguments: { command: "sh", args: ["-c", script] } } },
-  CallToolResultSchema,
-  { resumptionToken: last },
-);
-await call(client, "runCommand", { command: "touch", args: ["resume"] });
-said.resumed = (await answered).structuredContent.stdout;
+// A dropped connection, resumed with the last event's id. Over stdio there is none.
+if (way.url) {
+  const script = "touch dropped; until [ -e resume ]; do sleep 0.01; done; echo resumed";
+  let last = null;
+  const dropped = await connect();
+  const lost = dropped.callTool({ name: "runCommand", arguments: { command: "sh", args: ["-c", script] } }, CallToolResultSchema, {
+    onresumptiontoken: (id) => (last = id),
+  });
+  lost.catch(() => {});
+  while (last === null) await sleep(10);
+  const { sessionId, protocolVersion } = dropped.transport;
+  await dropped.transport.close(); // drops the stream and keeps the session
+  const again = new Client({ name: "typescript", version: "1" }, { capabilities: {} });
+  const resumed = openHttp({ sessionId });
+  await again.connect(resumed);
+  resumed.setProtocolVersion?.(protocolVersion);
+  const answered = again.request(
+    { method: "tools/call", params: { name: "runCommand", arguments: { command: "sh", args: ["-c", script] } } },
+    CallToolResultSchema,
+    { resumptionToken: last },
+  );
+  await call(client, "runCommand", { command: "touch", args: ["resume"] });
+  said.resumed = (await answered).structuredContent.stdout;
+  await resumed.terminateSession();
+  await again.close();
+}
 
 // The user is asked, agrees and refuses.
 writeFileSync(`${said.info}/.cws-policy.json`, '{"confirmationRequired": ["runCommand"]}');
@@ -131,8 +143,8 @@ for (const agrees of [true, false]) {
   await asked.close();
 }
 
-for (const one of [client, other, again]) {
-  await one.transport.terminateSession();
+for (const one of [client, other]) {
+  await one.transport.terminateSession?.();
   await one.close();
 }
 process.stdout.write(JSON.stringify(said));

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx2
 import mcp_types as types
@@ -95,10 +95,30 @@ def answer(result: types.CallToolResult) -> dict[str, Any]:
     return found
 
 
-async def refused(call: Awaitable[Any]) -> MCPError:
-    with pytest.raises(MCPError) as caught:
-        await call
-    return caught.value
+class Refusal(NamedTuple):
+    """The error of a call: a JSON-RPC error, or the one in the result of a tool."""
+
+    code: int
+    message: str
+    data: Any
+    is_result: bool
+
+
+async def refused(call: Awaitable[Any]) -> Refusal:
+    """Return the error that a call ends with."""
+    try:
+        result = await call
+    except MCPError as error:
+        return Refusal(error.code, error.message, error.data, False)
+    return find_refusal(result)
+
+
+def find_refusal(result: types.CallToolResult) -> Refusal:
+    assert result.is_error, result
+    (content,) = result.content
+    assert isinstance(content, types.TextContent) and json.loads(content.text) == result.structured_content
+    error = json.loads(content.text)["error"]
+    return Refusal(error["code"], error["message"], error["data"], True)
 
 
 async def within_time(work: Awaitable[Any]) -> Any:

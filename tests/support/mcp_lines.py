@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.process_nursery import SpokenProcess
 from tests.support.server_processes import TOKEN, LiveServer, Place
 
 SECONDS = 60
@@ -49,15 +48,9 @@ class Process:
     """Spoken to line by line."""
 
     def __init__(self, place: Place, *arguments: str, **environment: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "wap_kernel.cli", "mcp", *arguments],
-            **{"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True},
-            errors="surrogateescape",
-            env={**place.environment, **environment},
-        )
+        self.process = SpokenProcess("wap mcp", ["mcp", *arguments], {**place.environment, **environment})
 
     def say(self, line: str) -> None:
-        assert self.process.stdin is not None
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
 
@@ -66,7 +59,6 @@ class Process:
         self.say(json.dumps(message))
 
     def message(self, is_it: Callable[[Any], bool]) -> Any:
-        assert self.process.stdout is not None
         for line in self.process.stdout:
             message = json.loads(line)
             if is_it(message):
@@ -85,7 +77,6 @@ class Process:
 
     def end(self) -> tuple[int, str]:
         """Once it has ended by itself: its standard input stays as it is."""
-        assert self.process.stderr is not None
         return self.process.wait(SECONDS), self.process.stderr.read()
 
 
@@ -103,5 +94,4 @@ def start(shared: Place) -> Iterator[Callable[..., Process]]:
             one.process.kill()
         one.process.wait()
         for pipe in (one.process.stdin, one.process.stdout, one.process.stderr):
-            assert pipe is not None
             pipe.close()

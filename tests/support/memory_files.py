@@ -147,7 +147,14 @@ class MemoryFiles:
             return None
 
     def replace(
-        self, path: str, data: bytes, *, exclusive: bool = False, mode: int | None = None, expected: Stat | None = None
+        self,
+        path: str,
+        data: bytes,
+        *,
+        exclusive: bool = False,
+        mode: int | None = None,
+        expected: Stat | None = None,
+        atomic: bool = True,
     ) -> Stat:
         real = self._target(path)
         before = self._nodes.get(real)

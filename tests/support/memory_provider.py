@@ -24,6 +24,7 @@ from wap_kernel.providers.process.output_buffer import OutputCollector, render_s
 class MemoryProvider:
     name = "memory"
     confines = True
+    checks_while_starting = False
     layers = None
 
     def __init__(self, guard: Guard, server_environment: Mapping[str, str]) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.agent_server import _as_ordinary_user, give
-from tests.support.server_processes import PROJECT
+from tests.support.process_nursery import PROJECT
 
 SECONDS = 600.0
 

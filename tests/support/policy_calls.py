@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import mcp_types as types
 from mcp import Client
-from mcp.shared.exceptions import MCPError
 
 from tests.support.http_runs import batch
 from tests.support.policy_matrix import DENIED, PLACES, SIZE, Call
@@ -111,17 +110,13 @@ class Everything:
         return await self._over_mcp(call.tool, fields)
 
     async def _over_mcp(self, tool: str, fields: dict[str, Any]) -> Answered:
-        """An error of JSON-RPC for the catalog's tools, a result for the others."""
-        try:
-            result = await self._client.call_tool(tool, fields)
-        except MCPError as error:
-            return Answered(error.error.data["code"], error.error.message)
+        result = await self._client.call_tool(tool, fields)
         (content,) = result.content
         assert isinstance(content, types.TextContent)
-        told = json.loads(content.text)
-        if tool == "runOperations":
-            return _of_event(told["events"][-1])
-        return Answered(told["code"], told["error"]) if result.is_error else Answered(None, content.text)
+        answer = json.loads(content.text)
+        if result.is_error:
+            return Answered(answer["error"]["data"]["code"], answer["error"]["message"])
+        return _of_event(answer["events"][-1]) if tool == "runOperations" else Answered(None, content.text)
 
     async def foreseen(self, call: Call, place: str) -> Verdict:
         """What is said in process, before anything is done."""

@@ -145,6 +145,9 @@ CALLS = (
     Call("mcp", "writeFile", "overwrite", {"path": "FILE", "contents": "more"}),
     Call("mcp", "editFile", "edit", {"path": "FILE", "oldText": "secret", "newText": "x"}),
     Call("mcp", "deleteFile", "delete", {"path": "FILE"}),
+    Call("mcp", "createDirectory", "make folder", {"path": "FOLDER/new"}),
+    Call("mcp", "copyFile", "copy", {"source": "FILE", "destination": "copied.txt", **_NEW}),
+    Call("mcp", "moveFile", "move", {"source": "FILE", "destination": "moved.txt", **_NEW}),
     Call("mcp", "globFiles", "list", {"path": "FOLDER", "pattern": "*"}),
     Call("mcp", "searchFiles", "search all", {"query": "secret-of"}),
     Call("mcp", "readNotebook", "read notebook", {"path": "NOTEBOOK"}),
@@ -156,5 +159,8 @@ CALLS = (
     Call("mcp", "runOperations", "run a line", {"operations": [{"type": "shell", "command": _LINE}]}),
     Call("mcp", "getWorkspaceInfo", "describe", {}),
 )
-WITHOUT_A_PATH = {("mcp", "getRun"): "it takes the id of a run, which the caller has started"}
+WITHOUT_A_PATH = dict.fromkeys(
+    (("mcp", "getRun"), ("mcp", "getOutput"), ("mcp", "cancelRun")),
+    "it takes the id of a run, which the caller has started",
+)
 """Tools that no column is about."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty
 from typing import Any
+from urllib.error import HTTPError
 
 from jupyter_client.blocking.client import BlockingKernelClient
 
@@ -23,6 +24,8 @@ ASKS = "rm -rf none"
 AGREED = f"done    run {ASKS}"
 """The line of the card when it was approved."""
 NOT_OVER = "sleep 1000"
+NOTEBOOK = "Größe.ipynb"
+"""The notebook of the kernels, by a name that is not Latin-1 in UTF-8."""
 
 
 def ask(server: Server, path: str, sent: dict[str, Any] | None = None, method: str | None = None) -> Any:
@@ -94,9 +97,18 @@ class Kernel:
     def __init__(self, client: BlockingKernelClient) -> None:
         self._client = client
 
-    def start(self, code: str) -> tuple[str, Cell]:
-        """Send a cell, and return without waiting for it."""
-        return self._client.execute(code, allow_stdin=False), Cell()
+    def start(self, code: str, *, has_person: bool = False) -> tuple[str, Cell]:
+        """Send a cell, and return without waiting for it; `has_person`: the front end answers input requests."""
+        return self._client.execute(code, allow_stdin=has_person), Cell()
+
+    def press(self, cell: Cell, label: str) -> None:
+        """Press a button of the cell, and wait until the kernel has done what it does."""
+        opened = [output for output in cell.outputs if output["type"] == "comm_open"]
+        models = {one["data"]["state"].get("description"): one["comm_id"] for one in opened}
+        content = {"comm_id": models[label], "data": {"method": "custom", "content": {"event": "click"}}}
+        message = self._client.session.msg("comm_msg", content)
+        self._client.shell_channel.send(message)
+        self.until((message["header"]["msg_id"], cell), None)
 
     def finish(self, begun: tuple[str, Cell]) -> Cell:
         sent, cell = begun
@@ -160,16 +172,28 @@ class Kernel:
         raise AssertionError("the kernel does not start")
 
 
+NOT_FOUND = 404
+
+
 @contextmanager
 def kernel_of(server: Server) -> Iterator[tuple[Kernel, str]]:
-    """A kernel that the server started, and its id there. Messages go past the server; the kernel cannot tell."""
-    kernel_id = str(ask(server, "api/kernels", {"name": "python3"})["id"])
+    """A kernel that the server started for a notebook, and its id there.
+
+    Messages go past the server; the kernel cannot tell.
+    """
+    notebook = {"path": NOTEBOOK, "name": NOTEBOOK, "type": "notebook", "kernel": {"name": "python3"}}
+    session = ask(server, "api/sessions", notebook)
+    kernel_id = str(session["kernel"]["id"])
     try:
         runtime = Path(server.environment["JUPYTER_RUNTIME_DIR"])
         with connected(runtime / f"kernel-{kernel_id}.json") as kernel:
             yield kernel, kernel_id
     finally:
-        ask(server, f"api/kernels/{kernel_id}", method="DELETE")
+        try:
+            ask(server, f"api/sessions/{session['id']}", method="DELETE")
+        except HTTPError as error:
+            if error.code != NOT_FOUND:  # a test may have ended the session with its kernel
+                raise
 
 
 @contextmanager

@@ -10,12 +10,15 @@ from typing import Any
 from tests.support.run_workspace import ASKING, PERSON, Scene
 from wap_kernel.client.backend import RunUpdate
 from wap_kernel.client.results import (
+    ApprovalNotice,
     AuditRecords,
     ClientResult,
     FileText,
+    GitOutcome,
     GrantList,
     Listing,
     Note,
+    NotebookCells,
     Overview,
     PolicyReport,
     Problem,
@@ -104,6 +107,7 @@ async def _record(scene: Scene) -> Recorded:
         found["runs"] = RunList({"runs": summaries})
         info = await call("getWorkspaceInfo")
         place = {"kind": "server", "name": "http://localhost:8888/", "reason": "this kernel's own"}
+        found["notice"] = ApprovalNotice({"runs": [run for run in summaries if "pendingApproval" in run]})
         found["overview"] = Overview({"endpoint": place, "workspace": info, "preset": "standard", "waiting": summaries})
         found["run"] = RunResult(await scene.decide(asking["runId"], True))
         found["dry"] = RunResult(
@@ -116,6 +120,15 @@ async def _record(scene: Scene) -> Recorded:
         found["verdicts"] = await _verdicts(scene)
         found["audit"] = AuditRecords(await workspace.audit_page(AuditQuery(limit=30)))
         found["grants"] = GrantList({"grants": []})
+        cell = {
+            "id": "a1",
+            "type": "code",
+            "source": "1 + 1",
+            "executionCount": 1,
+            "outputs": [{"type": "x", "text": "2"}],
+        }
+        found["notebook"] = NotebookCells({"cells": [cell], "totalCells": 1, "isTruncated": False}, path="a.ipynb")
+        found["git"] = GitOutcome({"action": "status", "exit_code": 0, "stderr": "", "untracked": ["a<b>.py"]})
         found["note"] = Note({"text": "%wap ls    lists files\n"})
         async for live in runner.stream_events(asking["runId"], None, PERSON):
             recorded.stream.append(RunUpdate(live.id, live.name, live.data))

@@ -46,6 +46,7 @@ DOORS = (
     Door("POST", "wap/api/deleteFile", {"path": "moved.txt"}, "write"),
     Door("POST", "wap/api/readNotebook", {"path": "work.ipynb"}, "read", status=404),
     Door("POST", "wap/api/modifyNotebook", {"path": "work.ipynb", "operations": [_CELL]}, "write", status=404),
+    Door("POST", "wap/api/runOperations", _BATCH, "read", status=201),
     Door("POST", "wap/workspace/bash", {"command": "true"}, "execute"),
     Door("POST", "wap/workspace/read", {"file_path": FILE}, "read"),
     Door("POST", "wap/workspace/write", {"file_path": "new.txt", "content": "y"}, "write"),

@@ -279,7 +279,7 @@ def _create(tree: Draft, operation: Operation) -> bool:
 def _edit(tree: Draft, operation: Operation) -> bool:
     text = tree.get(operation["path"])
     (edit,) = operation["edits"]
-    if text is None or edit["oldContent"] not in text:
+    if text is None or edit["oldContent"] not in text or edit["oldContent"] == edit["newContent"]:
         return False
     tree.write(operation["path"], text.replace(edit["oldContent"], edit["newContent"], 1))
     return True

@@ -7,12 +7,14 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from tests.support.time_limits import until as until
 from wap_kernel.dialects.agent_spaces import operations as agent_spaces
 from wap_kernel.dialects.registry import open_runner
 from wap_kernel.engine.workspace import Workspace
 from wap_kernel.model.caller import Caller
+from wap_kernel.model.errors import NoSpace
 from wap_kernel.model.run import Run
 from wap_kernel.policy import presets
 from wap_kernel.policy.parse import merge_policy
@@ -24,6 +26,7 @@ ASKING = merge_policy(presets.load_preset("permissive"), {"shell": {"unconfined"
 DELETE = {"type": "shell", "id": "delete", "command": "rm -rf data/"}
 PERSON = Caller(user="ada", agent="copilot")
 WAIT = 60.0
+T = TypeVar("T")
 
 Scenario = Callable[["Scene"], Awaitable[None]]
 
@@ -87,11 +90,13 @@ def types(message: dict[str, Any]) -> list[str]:
     return [event["type"] for event in message["events"]]
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    """What has no event to await; in time, or it fails."""
+def fill_disk(store: Callable[..., T], failures: int) -> Callable[..., T]:
+    """Return `store` for a disk that is full the first times."""
+    left = iter(range(failures))
 
-    async def poll() -> None:
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    def full(*arguments: Any, **more: Any) -> T:
+        if next(left, None) is not None:
+            raise NoSpace("No space left.")
+        return store(*arguments, **more)
 
-    await asyncio.wait_for(poll(), WAIT)
+    return full

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from wap_kernel.client.http import HttpClient
+from wap_kernel.client.http.http_client import HttpClient
 from wap_kernel.model.errors import WapError
 
 Answer = Callable[["Handler"], None]
@@ -19,10 +19,11 @@ Answer = Callable[["Handler"], None]
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: Any
+    body = b""
 
     def do_GET(self) -> None:
         length = int(self.headers.get("Content-Length", 0))
-        self.rfile.read(length)
+        self.body = self.rfile.read(length)
         self.server.seen.append((self.command, self.path, dict(self.headers), self.client_address))
         self.server.answer(self)
 
@@ -40,6 +41,10 @@ class Handler(BaseHTTPRequestHandler):
         """Nothing."""
 
 
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 128  # clients that connect at once are not reset
+
+
 class Served:
     def __init__(self, server: Any) -> None:
         self.url = f"http://127.0.0.1:{server.server_port}/base/"
@@ -49,7 +54,7 @@ class Served:
 
 @contextmanager
 def serving(answer: Answer) -> Iterator[Served]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with _Server(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True
         vars(server).update(answer=answer, seen=[])
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})

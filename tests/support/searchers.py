@@ -15,7 +15,9 @@ from wap_kernel.files.search.ripgrep_program import find_system_program, find_wh
 from wap_kernel.files.search.searcher import Searcher
 from wap_kernel.model.results import SearchResult
 
-WAYS = ("in process", "landlock", "descriptors", "landlock, system's rg", "descriptors, system's rg")
+SYSTEM_WAYS = ("landlock, system's rg", "descriptors, system's rg") if find_system_program() else ()
+WAYS = ("in process", "landlock", "descriptors", *SYSTEM_WAYS)
+"""Ways to search; those with the system's rg only where there is one, so that no fixture is made to be skipped."""
 OPEN = OpenGuard()
 Search = Callable[..., SearchResult]
 

@@ -17,10 +17,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from scripts.demo import Server, running_server
+from tests.support.process_nursery import FAST_IMPORTS, PYTHON_PATH, ForkedProcess, fork_server
 
 PROJECT = Path(__file__).parents[2]
-FAST_IMPORTS = str(PROJECT / "tests" / "support" / "fast_imports")
-PYTHON_PATH = os.pathsep.join((FAST_IMPORTS, str(PROJECT)))
 SECONDS = 90
 """What anything may take at most. Whoever waits for a run is answered before that."""
 
@@ -30,14 +29,15 @@ OPEN_LINES = "".join(f"c.WapExtension.{name} = {value!r}\n" for name, value in O
 TOKEN = "a-token"
 OTHERS = ("jupyterlab", "jupyter_lsp", "jupyter_server_terminals", "notebook_shim")
 """Extensions that these tests do without: to import them takes longer than all the rest."""
-EXTENSIONS = [
+OPTIONS = [
+    *("--no-browser", "--allow-root", "--ServerApp.port=0"),
     "--ServerApp.jpserver_extensions=jupyter_ext=True",
     *(f"--ServerApp.jpserver_extensions={name}=False" for name in OTHERS),
 ]
 
 
 class LiveServer(NamedTuple):
-    process: subprocess.Popen[bytes]
+    process: ForkedProcess
     port: int
     token: str
     root: Path
@@ -77,11 +77,8 @@ def start_server(folder: Path, *options: str, configuration: str = OPEN_LINES) -
         "JUPYTER_TOKEN": "a-token",
         "PYTHONPATH": PYTHON_PATH,
     }
-    command = [sys.executable, "-m", "jupyter_server", "--no-browser", "--allow-root", "--ServerApp.port=0"]
-    command += [f"--ServerApp.root_dir={root}", "--ServerApp.base_url=/an%40odd/base/", *options]
-    command += EXTENSIONS
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, env=environment, cwd=root, stdout=log, stderr=log)
+    options = (f"--ServerApp.root_dir={root}", "--ServerApp.base_url=/an%40odd/base/", *options)
+    process = fork_server([*OPTIONS, *options], environment=environment, cwd=root, log=folder / "log")
     try:
         info = wait_for_runtime_file(folder, process)
         yield LiveServer(process, info["port"], "a-token", root, info["base_url"])
@@ -91,17 +88,17 @@ def start_server(folder: Path, *options: str, configuration: str = OPEN_LINES) -
 
 
 @contextmanager
-def start_demo(**configuration: Mapping[str, Any]) -> Iterator[Server]:
+def start_demo(person: str | None = None, **configuration: Mapping[str, Any]) -> Iterator[Server]:
     """A server as `make demo` has it, without JupyterLab and its slow imports."""
     without_lab = {"ServerApp": {"jpserver_extensions": dict.fromkeys(OTHERS, False)}}
     with contextlib.ExitStack() as stack:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("PYTHONPATH", FAST_IMPORTS)
-            server = stack.enter_context(running_server(configuration={**without_lab, **configuration}))
+            server = stack.enter_context(running_server(configuration={**without_lab, **configuration}, person=person))
         yield server
 
 
-def wait_for_runtime_file(folder: Path, process: subprocess.Popen[bytes]) -> Any:
+def wait_for_runtime_file(folder: Path, process: ForkedProcess) -> Any:
     path = folder / "runtime" / f"jpserver-{process.pid}.json"
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline and process.poll() is None:
@@ -150,10 +147,12 @@ class Place:
     @contextmanager
     def server(self) -> Iterator[LiveServer]:
         """A server; it may be dead already when this ends."""
-        command = [sys.executable, "-m", "jupyter_server", "--no-browser", "--allow-root", "--ServerApp.port=0"]
-        command += [f"--ServerApp.root_dir={self.root}", *EXTENSIONS]
-        with (self.folder / "log").open("ab") as log:
-            process = subprocess.Popen(command, env=self.environment, cwd=self.folder, stdout=log, stderr=log)
+        process = fork_server(
+            [*OPTIONS, f"--ServerApp.root_dir={self.root}"],
+            environment=self.environment,
+            cwd=self.folder,
+            log=self.folder / "log",
+        )
         try:
             info = wait_for_runtime_file(self.folder, process)
             yield LiveServer(process, info["port"], TOKEN, self.root, info["base_url"])

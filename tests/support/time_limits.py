@@ -2,10 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+PATIENCE = 60.0
+"""Seconds that no wait reaches unless something hangs."""
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    """Wait for what has no event, such as a file or a process of another program; in time, or it fails."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait as `wait_until` does, and let other tasks run."""
+
+    async def poll() -> None:
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+    await asyncio.wait_for(poll(), PATIENCE)
 
 
 def growing(seconds: float) -> Iterator[float]:

@@ -40,7 +40,7 @@ TRIAL_SECONDS = 30.0
 class ConfiguredProvider:
     """The configured provider, and the result of its trial in the folder to be served."""
 
-    asked: str
+    setting: str
     works: bool
     chosen: str | None
     confines: bool
@@ -196,9 +196,9 @@ def render_report(report: DoctorReport) -> Iterator[str]:
         has_layers = any((finding.name, finding.state) == ("layers", "ok") for finding in report.machine)
         where = "on layers" if has_layers else "in the folder itself"
         confined = f"commands are confined, and run {where}" if configured.confines else "commands are NOT confined"
-        yield f"Configured: {configured.asked}, that is {configured.chosen}; {confined}. {configured.detail}"
+        yield f"Configured: {configured.setting}, that is {configured.chosen}; {confined}. {configured.detail}"
     else:
-        yield f"Configured: {configured.asked}, which cannot start here: {configured.detail}"
+        yield f"Configured: {configured.setting}, which cannot start here: {configured.detail}"
     if configured.fix:
         yield f"  to fix it: {configured.fix}"
 

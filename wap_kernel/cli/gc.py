@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import getpass
 import json
 import sys
 from contextlib import closing
 
 from wap_kernel.cli import state_option
+from wap_kernel.model.caller import name_os_user
 from wap_kernel.state import schema
 from wap_kernel.state.retention.policy import RetentionLimits
 from wap_kernel.state.retention.sweeper import Sweeper, SweepResult
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     folder = state_option.find_state_folder(args)
     with closing(schema.connect(folder)) as connection:
-        sweeper = Sweeper(folder, connection, user=_user(), progress=_report_progress)
+        sweeper = Sweeper(folder, connection, user=name_os_user(), progress=_report_progress)
         freed = sweeper.preview() if args.dry_run else sweeper.sweep()
     _print_progress("")
     if args.json:
@@ -83,10 +83,3 @@ def _print_progress(text: str) -> None:
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\x1b[K{text}")
         sys.stderr.flush()
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container without an entry for this user
-        return "local"

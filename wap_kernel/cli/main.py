@@ -11,15 +11,22 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import Protocol, cast
+from typing import NoReturn, Protocol, cast
 
 from wap_kernel.model.errors import WapError
+from wap_kernel.model.hints import address_person
 from wap_kernel.model.package import __version__
 
 SUBCOMMANDS: tuple[tuple[str, str, str], ...] = (
     ("doctor", "check what works on this machine, and how to fix what does not", "wap_kernel.cli.doctor"),
     ("token", "make, list and revoke tokens for agents", "wap_kernel.cli.token"),
     ("run", "send a batch of operations", "wap_kernel.cli.run"),
+    ("runs", "list the runs, newest first", "wap_kernel.cli.runs.run_table"),
+    ("show", "show a run: its outcome, its changes as diffs, what it waits for", "wap_kernel.cli.runs.details"),
+    ("approve", "approve what a run waits for", "wap_kernel.cli.runs.approval"),
+    ("deny", "deny what a run waits for", "wap_kernel.cli.runs.denial"),
+    ("cancel", "cancel a run", "wap_kernel.cli.runs.cancellation"),
+    ("revert", "undo the changes of a run", "wap_kernel.cli.runs.undo"),
     ("mcp", "serve the tools to an MCP client over stdio", "wap_kernel.cli.mcp"),
     ("audit", "show, verify and export the audit", "wap_kernel.cli.audit"),
     ("gc", "remove old and excess runs, audit records and tokens", "wap_kernel.cli.gc"),
@@ -28,6 +35,19 @@ SUBCOMMANDS: tuple[tuple[str, str, str], ...] = (
 
 USAGE_ERROR = 2
 FAILURE = 1
+NOT_RUN = 3
+"""The exit status of every error of a sub-command for runs: 1 and 2 tell there how a run ended."""
+_RUN_COMMANDS = frozenset({"run", "runs", "show", "approve", "deny", "cancel", "revert"})
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose usage errors have an exit status of their own."""
+
+    usage_status = USAGE_ERROR
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(self.usage_status, f"{self.prog}: error: {message}\n")
 
 
 class _Module(Protocol):
@@ -39,29 +59,35 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a sub-command and return the exit status."""
     _open_closed_streams()
     arguments = list(sys.argv[1:] if argv is None else argv)
-    parser = argparse.ArgumentParser(
-        prog="wap", description="Files, commands and git for agents, inside Jupyter.", allow_abbrev=False
-    )
+    parser = _Parser(prog="wap", description="Files, commands and git for agents, inside Jupyter.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"wap {__version__}")
-    commands = parser.add_subparsers(title="sub-commands", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(title="sub-commands", metavar="COMMAND")
     chosen = arguments[0] if arguments else None
+    failure = NOT_RUN if chosen in _RUN_COMMANDS else FAILURE
+    named: _Parser | None = None
     for name, text, module_name in SUBCOMMANDS:
         subparser = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
         if name == chosen:  # the others stay unloaded: `wap --help` must not wait for them
             module = cast(_Module, importlib.import_module(module_name))
             module.add_arguments(subparser)
+            named, subparser.usage_status = subparser, NOT_RUN if name in _RUN_COMMANDS else USAGE_ERROR
             subparser.set_defaults(run=module.run)
     names = [name for name, _, _ in SUBCOMMANDS]
     if chosen is not None and not chosen.startswith("-") and chosen not in names:
         return _reject_unknown(chosen, names)
-    args = parser.parse_args(arguments)
+    if chosen is None:
+        parser.print_help()
+        return 0
+    args, unknown = parser.parse_known_args(arguments)
+    if unknown or named is None:
+        (named or parser).error(f"unrecognized arguments: {' '.join(unknown or arguments)}")
     try:
         return int(args.run(args))
     except WapError as error:
-        sys.stderr.write(f"wap: {error.text}\n")
-        return FAILURE
+        sys.stderr.write(f"wap: {address_person(error.text)}\n")
+        return failure
     except KeyboardInterrupt:
-        return FAILURE
+        return failure
     except OSError as error:  # most likely of standard output: `wap audit export | head`, or a full disk
         if not isinstance(error, BrokenPipeError):
             filename = "" if error.filename is None else f": {error.filename}"

@@ -10,13 +10,14 @@ import argparse
 import json
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from wap_kernel.client.discovery import RunningServer, find_server, name_server
-from wap_kernel.client.http import ExtensionMissing
 from wap_kernel.model.errors import InvalidArgument, NotFound
+from wap_kernel.model.text import utc_now
 
 LIMITS = (
     ("--operations", "concurrentOperations", "operations under way at once (default: 8)"),
@@ -33,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     create = commands.add_parser("create", help="mint a token and show it, this once", allow_abbrev=False)
     create.add_argument("name", metavar="NAME", help="who will hold it; the audit's name for the agent")
     create.add_argument("--tool", action="append", dest="tools", metavar="T", help="a tool it opens (default: all)")
+    create.add_argument("--profile", metavar="P", help="instead of --tool: read, edit, notebook or all (default: all)")
     create.add_argument(
         "--preset", metavar="P", help="a preset that binds it besides the server's policy (default: none)"
     )
@@ -50,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listing.set_defaults(token_command=_list)
 
     revoke = commands.add_parser("revoke", help="end a token at once", allow_abbrev=False)
-    revoke.add_argument("id", metavar="ID")
+    revoke.add_argument("name", metavar="NAME", help="the name of the token, or its id")
     revoke.set_defaults(token_command=_revoke)
 
     for command in (create, listing, revoke):
@@ -70,7 +72,8 @@ def run(args: argparse.Namespace) -> int:
 def _create(args: argparse.Namespace, server: RunningServer) -> None:
     limits = {limit: getattr(args, limit) for _, limit, _ in LIMITS if getattr(args, limit) is not None}
     fields = {
-        **{"name": args.name, "tools": args.tools, "preset": args.preset, "expiresIn": args.expires},
+        **{"name": args.name, "tools": args.tools, "profile": args.profile, "preset": args.preset},
+        "expiresIn": args.expires,
         "policy": None if args.policy is None else _read_policy(args.policy),
         "limits": limits or None,
     }
@@ -87,14 +90,7 @@ def _create(args: argparse.Namespace, server: RunningServer) -> None:
 
 
 def _list(args: argparse.Namespace, server: RunningServer) -> None:
-    tokens: list[dict[str, Any]] = []
-    cursor = ""
-    while True:
-        page = server.request("GET", f"wap/tokens{cursor}")
-        tokens += page["tokens"]
-        if "nextCursor" not in page:
-            break
-        cursor = f"?cursor={page['nextCursor']}"
+    tokens = _read_tokens(server)
     if args.json:
         _print(json.dumps({"tokens": tokens}))
     elif not tokens:
@@ -108,13 +104,40 @@ def _list(args: argparse.Namespace, server: RunningServer) -> None:
 
 
 def _revoke(args: argparse.Namespace, server: RunningServer) -> None:
-    try:
-        server.request("DELETE", f"wap/tokens/{quote(args.id, safe='')}")
-    except ExtensionMissing:
-        raise
-    except NotFound:  # the server's own hint is for programs
-        raise NotFound("There is no such token.", hint="`wap token list` shows their ids.") from None
-    _print(json.dumps({"revoked": args.id}) if args.json else f"Token {args.id} is revoked.")
+    token = _find_token(_read_tokens(server), args.name)
+    server.request("DELETE", f"wap/tokens/{quote(token['id'], safe='')}")
+    named = "" if token["name"] == token["id"] else f" for {token['name']}"
+    _print(json.dumps({"revoked": token["id"]}) if args.json else f"Token {token['id']}{named} is revoked.")
+
+
+def _find_token(tokens: Sequence[dict[str, Any]], name: str) -> dict[str, Any]:
+    """Return the token with this id, or the only one with this name that still opens something."""
+    by_id = [token for token in tokens if token["id"] == name]
+    named = [token for token in tokens if token["name"] == name]
+    chosen = by_id or [token for token in named if _is_valid(token)]
+    if not chosen and named:
+        raise NotFound(f"The token for {name!r} is not valid any more.", hint="Nothing is left to do.")
+    if not chosen:
+        raise NotFound("There is no such token.", hint="`wap token list` shows their names and ids.")
+    if len(chosen) > 1:
+        listed = ", ".join(token["id"] for token in chosen)
+        raise InvalidArgument(f"{len(chosen)} tokens have the name {name!r}.", hint=f"Name one by its id: {listed}.")
+    return chosen[0]
+
+
+def _is_valid(token: dict[str, Any]) -> bool:
+    return "revokedAt" not in token and str(token["expiresAt"]) > utc_now()
+
+
+def _read_tokens(server: RunningServer) -> list[dict[str, Any]]:
+    tokens: list[dict[str, Any]] = []
+    cursor = ""
+    while True:
+        page = server.request("GET", f"wap/tokens{cursor}")
+        tokens += page["tokens"]
+        if "nextCursor" not in page:
+            return tokens
+        cursor = f"?cursor={page['nextCursor']}"
 
 
 def _token_row(token: dict[str, Any]) -> tuple[str, ...]:

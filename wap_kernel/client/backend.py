@@ -56,6 +56,9 @@ class Backend(Protocol):
         An operation that needs approval raises ApprovalRequired, with `runId` and `approvalId` in its details.
         """
 
+    def call_workspace(self, tool: str, parameters: Mapping[str, Any]) -> Data:
+        """Call one tool of the workspace-tool-interface; errors are those of `call`."""
+
     def start(self, message: Mapping[str, Any], key: str) -> Data:
         """Start a run and return its events message; the same `key` starts one run, however often it is sent."""
 

@@ -73,7 +73,7 @@ def find_backend(environ: Mapping[str, str], folder: str, confined_only: bool = 
 
 def _open_server(candidate: _Candidate, confined_only: bool) -> Backend | None:
     """Return the backend of a server, or None where the server has no wap and may be passed over."""
-    from wap_kernel.client.http import ExtensionMissing
+    from wap_kernel.client.http.http_client import ExtensionMissing
     from wap_kernel.client.server_backend import ServerBackend
 
     endpoint = Endpoint("server", candidate.url, candidate.reason)
@@ -182,7 +182,7 @@ class RunningServer:
 
     def request(self, method: str, path: str, body: object = None) -> Any:
         """Send a request and return the parsed answer; raise a WapError with what the server answered."""
-        from wap_kernel.client.http import HttpClient
+        from wap_kernel.client.http.http_client import HttpClient
 
         http = HttpClient.open(self.url, self.token, bypasses_proxy=self.is_local or None)
         try:
@@ -197,7 +197,7 @@ class RunningServer:
 
 def name_server(url: str, token_file: Path | None) -> RunningServer:
     """Return the server at `url`, with the token in `token_file`."""
-    from wap_kernel.client.address import Address
+    from wap_kernel.client.http.address import Address
 
     address = Address.parse(url)
     try:

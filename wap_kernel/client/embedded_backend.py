@@ -11,7 +11,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from wap_kernel.client.backend import Data, Decision, Endpoint, RunUpdate
-from wap_kernel.client.json_body import encode_body
+from wap_kernel.client.claims import Claims
+from wap_kernel.client.http.json_body import encode_body
 from wap_kernel.model.errors import InvalidArgument, NotFound, ProviderUnavailable
 from wap_kernel.model.limits import MAX_OUTPUT_OFFSET, MAX_OUTPUT_PAGE_BYTES, MAX_PAGE, MAX_REASON_CHARACTERS
 
@@ -35,7 +36,8 @@ class EmbeddedBackend:
 
         self._engine = EngineThread(folder, confined_only=confined_only)
         self._workspace, self._runner = self._engine.workspace, self._engine.runner
-        self._caller: Caller = Caller()
+        claims = Claims.of_process()
+        self._caller: Caller = Caller(session=claims.session, notebook=claims.notebook)
         self._endpoint = endpoint or Endpoint("embedded", self._workspace.root, "the folder was named")
         self._closing = weakref.finalize(self, self._engine.close)
 
@@ -48,6 +50,12 @@ class EmbeddedBackend:
 
         body = encode_body(parameters)
         return cast(Data, json.loads(self._engine.wait(wap.call_tool(tool, body, self._runner, self._caller))))
+
+    def call_workspace(self, tool: str, parameters: Mapping[str, Any]) -> Data:
+        from wap_kernel.dialects.tool_interface import tool_call
+
+        body = encode_body(parameters)
+        return cast(Data, json.loads(self._engine.wait(tool_call.call_tool(tool, body, self._runner, self._caller))))
 
     def start(self, message: Mapping[str, Any], key: str) -> Data:
         return self._engine.wait(self._start(encode_body(message), key))

@@ -130,6 +130,16 @@ class Listing(ClientResult):
         return len(self.data["files"])
 
 
+class GitOutcome(ClientResult):
+    """The answer of git, whose fields depend on the action (`docs/git.md`). Request: `action`."""
+
+    view = "git"
+
+    @property
+    def ok(self) -> bool:
+        return self.data.get("exit_code") == 0
+
+
 class ListResult(ClientResult):
     """A result that is a list and can be iterated."""
 
@@ -158,10 +168,24 @@ class SearchHits(ListResult):
         return list(dict.fromkeys(str(match["path"]) for match in self))
 
 
+class NotebookCells(ListResult):
+    """The cells of a notebook. Request: `path`."""
+
+    view = "notebook"
+    items = "cells"
+
+
 class RunList(ListResult):
     """Runs, newest first: `{"runs": [...], "nextCursor"?}`."""
 
     view = items = "runs"
+
+
+class ApprovalNotice(ListResult):
+    """Runs of agents that have begun to wait for approval: `{"runs": [...]}`."""
+
+    view = "approval notice"
+    items = "runs"
 
 
 class Overview(ClientResult):
@@ -214,6 +238,12 @@ class Note(ClientResult):
     """A text of wap itself, such as help: `{"text"}`."""
 
     view = "note"
+
+
+def has_written(message: Mapping[str, Any]) -> bool:
+    """Return whether a run has written files, each of which it may have created or replaced."""
+    is_applied = not (message.get("dryRun") or (message.get("atomic") and message["status"] != "completed"))
+    return is_applied and any(event["type"] == "createFile" and event.get("success") for event in message["events"])
 
 
 def is_problem(event: Mapping[str, Any]) -> bool:

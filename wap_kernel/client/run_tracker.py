@@ -10,8 +10,8 @@ from typing import Any, TypedDict
 from wap_kernel.client import run_reference
 from wap_kernel.client.backend import RUN_STARTED, Backend, Data, Decision, Endpoint, RunUpdate
 from wap_kernel.client.background import run_in_thread, wait_for_result
-from wap_kernel.client.results import RunResult
-from wap_kernel.model.errors import Conflict
+from wap_kernel.client.results import ACTIVE_STATUSES, RunResult, has_written
+from wap_kernel.model.errors import Conflict, InvalidArgument, NotFound, PermissionDenied
 
 AWAITING_APPROVAL = "awaiting_approval"
 MAX_TRACKED_RUNS = 100
@@ -52,6 +52,8 @@ class RunTracker:
         """Operations by run id: events do not say which operation comes next, or which was never run."""
         self._displayed_approvals: set[str] = set()
         """Approvals that this client has displayed: a person cannot approve an operation unseen."""
+        self._named_approvals: set[str] = set()
+        """Approvals of agents that a notice has named."""
 
     @property
     def endpoint(self) -> Endpoint:
@@ -61,6 +63,14 @@ class RunTracker:
     def _resolve(self, run: str, *, or_newest: run_reference.Newest | None = None) -> str:
         last = None if self.last is None else self.last.run_id
         return run_reference.resolve_run_id(self._backend, run, last, or_newest=or_newest)
+
+    def _find_pending(self, run: str | None) -> run_reference.PendingApproval:
+        last = None if self.last is None else self.last.run_id
+        return run_reference.find_pending_approval(self._backend, run, last, self._displayed_approvals)
+
+    def _is_displayed(self, run: str | None, approval: str) -> bool:
+        """Return whether a person has seen an approval: this client displayed it, or `run` names it by its own id."""
+        return approval in self._displayed_approvals or (run is not None and approval.startswith((run, f"apr_{run}")))
 
     def _decide(
         self,
@@ -72,12 +82,8 @@ class RunTracker:
         reason: str | None = None,
         remember: bool = False,
     ) -> RunResult:
-        last = None if self.last is None else self.last.run_id
-        run_id, approval, total = run_reference.find_pending_approval(
-            self._backend, run, last, self._displayed_approvals
-        )
-        is_named = run is not None and approval.startswith((run, f"apr_{run}"))
-        if decision == "approved" and not is_named and approval not in self._displayed_approvals:
+        run_id, approval, total = self._find_pending(run)
+        if decision == "approved" and not self._is_displayed(run, approval):
             raise Conflict(
                 f"{run_id} waits for an approval that has not been shown here.",
                 hint=f"See what it asks for: %wap show {run_id}",
@@ -133,11 +139,29 @@ class RunTracker:
             self.last = run
         return run
 
-    def _to_result(self, message: Data) -> RunResult:
-        """Return the run of an events message, with its operations where they are known."""
+    def _to_result(self, message: Data, *, is_detailed: bool = False) -> RunResult:
+        """Return the run of an events message, with its operations where they are known.
+
+        The changes are added where the run has written files, whose events do not tell what was there before; with
+        `is_detailed`, always.
+        """
         if (pending := message.get("pendingApproval")) is not None:
             self._displayed_approvals.add(str(pending["approvalId"]))
-        return RunResult(message, operations=self._operations.get(str(message["runId"]), ()))
+        request: Data = {"operations": self._operations.get(str(message["runId"]), ())}
+        if message["status"] not in ACTIVE_STATUSES and (is_detailed or has_written(message)):
+            request |= {**self._read_changes(str(message["runId"])), "is_detailed": is_detailed}
+        return RunResult(message, **request)
+
+    def _read_changes(self, run_id: str) -> Data:
+        """Return the changes of a run by path; none where undo is off and nothing is recorded."""
+        try:
+            found = self._backend.changes(run_id)
+        except (InvalidArgument, NotFound, PermissionDenied):
+            return {}
+        return {
+            "changes": {str(change["path"]): change for change in found["changes"]},
+            "more_changes": found.get("more", 0),
+        }
 
     def _remember(self, run_id: str, operations: Sequence[Mapping[str, Any]]) -> None:
         if operations:

@@ -9,23 +9,26 @@ from typing import Any, cast
 from urllib.parse import quote, urlencode
 
 from wap_kernel.client.backend import Data, Decision, Endpoint, RunUpdate
-from wap_kernel.client.http import (
+from wap_kernel.client.claims import Claims
+from wap_kernel.client.http.http_client import (
     ANSWER_SECONDS,
     CONNECTION_ERRORS,
     KEY_HEADER,
-    MAX_ANSWER_BYTES,
     ExtensionMissing,
     HttpClient,
     Stream,
     answer_too_large,
 )
+from wap_kernel.client.http.sse import SILENCE_SECONDS, EventTooLarge, parse_events, read_lines
 from wap_kernel.client.results import ACTIVE_STATUSES
-from wap_kernel.client.sse import SILENCE_SECONDS, EventTooLarge, parse_events, read_lines
 from wap_kernel.model.errors import NotFound, ProviderUnavailable
+from wap_kernel.model.limits import MAX_ANSWER_BYTES
 
 ATTEMPTS = 5
 """Attempts in a row in which a stream may break without bringing an update."""
 PAUSE_SECONDS = 0.2
+GIT_SECONDS = 660.0
+"""Seconds to wait for git: a transfer may take ten minutes."""
 _RUN_FIELDS = ("runId", "status", "events")
 
 
@@ -36,7 +39,7 @@ class ServerBackend:
     """
 
     def __init__(self, url: str, token: str, endpoint: Endpoint | None = None, *, is_local: bool | None = None) -> None:
-        self._http = HttpClient.open(url, token, bypasses_proxy=is_local)
+        self._http = HttpClient.open(url, token, bypasses_proxy=is_local, headers=Claims.of_process().to_headers())
         self._endpoint = endpoint or Endpoint("server", self.url, "it was named")
 
     @property
@@ -61,6 +64,10 @@ class ServerBackend:
         command = parameters.get("timeout")
         seconds = ANSWER_SECONDS + (command / 1000 if isinstance(command, int | float) else 0)
         return self._request("POST", f"wap/api/{quote(tool, safe='')}", parameters, seconds=seconds)
+
+    def call_workspace(self, tool: str, parameters: Mapping[str, Any]) -> Data:
+        seconds = GIT_SECONDS if tool == "git" else ANSWER_SECONDS
+        return self._request("POST", f"wap/workspace/{quote(tool, safe='')}", parameters, seconds=seconds)
 
     def start(self, message: Mapping[str, Any], key: str) -> Data:
         return self._request("POST", "wap/runs?wait=0", message, _RUN_FIELDS, headers={KEY_HEADER: key})

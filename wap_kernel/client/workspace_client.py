@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from wap_kernel.client import results, run_reference, search_parameters
 from wap_kernel.client.backend import Data
-from wap_kernel.client.run_tracker import AWAITING_APPROVAL, OnUpdate, RunOptions, RunTracker
+from wap_kernel.client.run_tracker import AWAITING_APPROVAL, OnUpdate, RunOptions
+from wap_kernel.client.tool_calls import ToolCalls
 from wap_kernel.model.errors import WapError
-from wap_kernel.model.limits import MAX_OUTPUT_PAGE_BYTES
+from wap_kernel.model.limits import MAX_OUTPUT_PAGE_BYTES, PERSON_COMMAND_SECONDS
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -54,12 +55,15 @@ def connect(folder: str | None = None, url: str | None = None, token: str | None
     return WorkspaceClient(find_backend(os.environ, os.getcwd()))
 
 
-class WorkspaceClient(RunTracker):
+class WorkspaceClient(ToolCalls):
     """A client of one workspace.
 
     Policy decides every operation, and the audit records it. Operations that change something are runs, which can be
     watched and undone.
     """
+
+    _command_milliseconds: int | None = None
+    """The timeout of a command that names none, once it is known."""
 
     # -- reading
 
@@ -162,7 +166,7 @@ class WorkspaceClient(RunTracker):
         isolation: Literal["layer", "shared"] | None = None,
         **options: Unpack[RunOptions],
     ) -> results.RunResult:
-        """Run a command line, for at most `timeout` seconds; `options` are those of `run`.
+        """Run a command line, for at most `timeout` seconds (default: 600); `options` are those of `run`.
 
         With `isolation="shared"` the command writes into the workspace directly, which cannot be undone: for servers
         and watchers. Otherwise its changes are applied when it has ended.
@@ -195,6 +199,7 @@ class WorkspaceClient(RunTracker):
         >>> ws.run([{"type": "readFile", "path": "a.py"}, {"type": "shell", "command": "make"}], atomic=True)
         """
         message = run_reference.build_message(operations, atomic=atomic, dry_run=dry_run)
+        message["operations"] = [self._with_timeout(operation) for operation in message["operations"]]
         key = secrets.token_hex(16)
         return self._track(
             lambda: self._backend.start(message, key),
@@ -205,13 +210,46 @@ class WorkspaceClient(RunTracker):
             operations=message["operations"],
         )
 
+    def _with_timeout(self, operation: Any) -> Any:
+        """Return an operation with the default timeout of a person, if it is a command that names none."""
+        if not isinstance(operation, Mapping) or operation.get("type") != "shell" or "timeout" in operation:
+            return operation
+        if self._command_milliseconds is None:
+            longest = self._backend.call("getWorkspaceInfo", {})["limits"]["maxTimeoutMs"]
+            self._command_milliseconds = min(1000 * PERSON_COMMAND_SECONDS, longest)
+        return {**operation, "timeout": self._command_milliseconds}
+
     def runs(self, status: str | None = None, limit: int = 20) -> results.RunList:
         """List the newest runs; with `status`, only those with it, such as `awaiting_approval`."""
         return results.RunList(self._backend.runs(status, limit))
 
     def show(self, run: str = run_reference.LAST) -> results.RunResult:
-        """Return a run by its id, the beginning of it, or `last`."""
-        return self._to_result(self._backend.get(self._resolve(run, or_newest="any")))
+        """Return a run by its id, the beginning of it, or `last`; one that has ended is shown with its changes."""
+        return self._to_result(self._backend.get(self._resolve(run, or_newest="any")), is_detailed=True)
+
+    def show_pending(self, run: str | None = None) -> results.RunResult:
+        """Return a run that waits for approval, by its id or that of the approval; without one, the only one."""
+        return self._to_result(self._backend.get(self._find_pending(run).run))
+
+    def show_unseen(self, run: str | None = None) -> results.RunResult | None:
+        """Return a run that waits for an approval that this client has not displayed; None where it has."""
+        pending = self._find_pending(run)
+        if self._is_displayed(run, pending.approval):
+            return None
+        waiting = self._to_result(self._backend.get(pending.run))
+        return results.RunResult(waiting.data, **waiting.request, is_first_display=True)
+
+    def find_new_approvals(self) -> results.ApprovalNotice | None:
+        """Return the runs of agents that wait for approval and that this client has neither named nor displayed."""
+        waiting = [
+            run
+            for run in self._backend.runs(AWAITING_APPROVAL, run_reference.NEWEST_RUNS)["runs"]
+            if run.get("agent") and "pendingApproval" in run
+        ]
+        known = self._displayed_approvals | self._named_approvals
+        new = [run for run in waiting if str(run["pendingApproval"]["approvalId"]) not in known]
+        self._named_approvals |= {str(run["pendingApproval"]["approvalId"]) for run in new}
+        return results.ApprovalNotice({"runs": new}) if new else None
 
     def approve(
         self, run: str | None = None, remember: bool = False, wait: bool = True, on_update: OnUpdate | None = None
@@ -296,7 +334,7 @@ class WorkspaceClient(RunTracker):
         return results.VerdictList(self._backend.check(message), operations=message["operations"])
 
     def audit(self, limit: int = 20, tool: str | None = None, outcome: str | None = None) -> results.AuditRecords:
-        """Return audit records, newest first; `outcome` is ok, denied, failed or unfinished."""
+        """Return audit records, newest first; `outcome` is ok, asked, denied, failed or unfinished."""
         return results.AuditRecords(self._backend.audit(limit, tool, outcome))
 
     def grants(self) -> results.GrantList:

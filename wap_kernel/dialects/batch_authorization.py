@@ -47,7 +47,7 @@ def _refuse_by_scope(steps: Sequence[Step], caller: Caller) -> dict[str, WapErro
     tools = None if caller.scope is None else caller.scope.tools
     if tools is None:
         return {}
-    hint = f"It opens: {', '.join(sorted(tools))}."
+    hint = f"The token opens: {', '.join(sorted(tools))}."
     return {
         step.id: PermissionDenied(f"This agent token does not open {step.tool}.", hint=hint, rule=SCOPE_RULE)
         for step in steps

@@ -6,13 +6,14 @@ renders the hint by its key. Coding Environment promises a hint with every error
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal
 
 from wap_kernel.model import hints
 from wap_kernel.model.errors import Code
-from wap_kernel.model.hints import Hint
+from wap_kernel.model.hints import Hint, address_person
 
 Wording = Literal["agent_spaces", "coding_environment", "tool_interface", "notebook"]
 """The dialects whose words differ from WAP's; `notebook` is the language of `%wap` and of the `wap` kernel."""
@@ -31,7 +32,7 @@ _TABLE: Mapping[Hint, Mapping[Wording, str]] = MappingProxyType(
         hints.READ_FILE: {"tool_interface": "Read it with read.", "notebook": '"read PATH" reads it.'},
         hints.READ_LINES: {
             "agent_spaces": "Show a part of it with a command: head, tail, sed -n 100,200p.",
-            "coding_environment": "Show a part of it with runCommand: head, tail, or sed -n 100,200p.",
+            "coding_environment": "Read a part of it with startLine and endLine.",
             "tool_interface": "Read a part of it with offset and limit.",
             "notebook": '"read PATH 1:100" reads a part of it.',
         },
@@ -51,7 +52,10 @@ _TABLE: Mapping[Hint, Mapping[Wording, str]] = MappingProxyType(
             "tool_interface": "Make it first, with bash: mkdir -p.",
             "notebook": '"sh mkdir -p PATH" makes it.',
         },
-        hints.DELETE_RECURSIVELY: {"agent_spaces": "Delete it with a command: rm -r."},
+        hints.DELETE_RECURSIVELY: {
+            "agent_spaces": "Delete it with a command: rm -r.",
+            "notebook": '"sh rm -r PATH" deletes it.',
+        },
         hints.OMIT_EXPECTED_HASH: {"tool_interface": "Leave expected_hash out."},
         hints.REGEX_SYNTAX: {
             "coding_environment": "The syntax is that of Rust's regex crate, which has no look-around and no "
@@ -62,7 +66,9 @@ _TABLE: Mapping[Hint, Mapping[Wording, str]] = MappingProxyType(
             "leave out -e to search for exact text.",
         },
         hints.longer_timeout(0): {
-            "tool_interface": "Ask for a longer timeout_ms, up to {seconds} seconds, or do less at once.",
+            "coding_environment": "Ask for a longer options.timeout, up to {seconds} seconds, or do less at once.",
+            "tool_interface": "Ask for a longer timeout_ms, up to {milliseconds}, or do less at once.",
+            "notebook": '"sh -t SECONDS COMMAND" gives it more time, up to {seconds} seconds.',
         },
     }
 )
@@ -70,10 +76,7 @@ _BY_KEY: Mapping[str, Mapping[Wording, str]] = {hint.key: texts for hint, texts 
 
 _OF_CODING_TOOLS: Mapping[tuple[str, Code], str] = MappingProxyType(
     {
-        (
-            "readFile",
-            Code.SIZE_LIMIT_EXCEEDED,
-        ): "Find the place with searchFiles, or show a part with runCommand: head, tail, or sed -n 100,200p.",
+        ("readFile", Code.SIZE_LIMIT_EXCEEDED): "Find the place with searchFiles, or read a part with startLine.",
         ("runCommand", Code.TIMEOUT): "Ask for more seconds with options.timeout, as far as policy goes, or do less.",
         ("editFile", Code.BINARY_FILE): "Change it with a command; editFile is for text.",
         ("getRun", Code.NOT_FOUND): "Name it as runOperations or an error of another tool has named it.",
@@ -106,12 +109,33 @@ def render_coding_hint(tool: str, code: Code, hint: str | None) -> str:
     return specific or render_hint(hint, "coding_environment") or _OF_CODES.get(code, _TELL_USER)
 
 
-def reword_text(text: str, wording: Wording) -> str:
-    """Return an error text that WAP rendered, ending in the hint as `wording` has it.
+def reword_for_person(text: str) -> str:
+    """Return an error text that WAP or Agent Spaces rendered as a person at a notebook reads it.
 
     A server sends message and hint as one text, so a client finds the hint at the end of it.
     """
-    for hint, texts in _TABLE.items():
-        if wording in texts and not hint.values and text.endswith(hint):
-            return text.removesuffix(hint) + texts[wording]
-    return text
+    for pattern, wording in _PERSON_PATTERNS:
+        if (match := pattern.search(text)) is not None:
+            values = match.groupdict()
+            if "milliseconds" in values:
+                values["seconds"] = f"{float(values['milliseconds']) / 1000:g}"
+            text = text[: match.start()] + (wording.format(**values) if values else wording)
+            break
+    return address_person(text)
+
+
+def _find_hints(template: str) -> re.Pattern[str]:
+    """Return a pattern of a hint at the end of a text, with a group for each of its values."""
+    parts = re.split(r"\{(\w+)\}", template)
+    names = [f"(?P<{part}>\\d+)" if index % 2 else re.escape(part) for index, part in enumerate(parts)]
+    return re.compile(rf"{''.join(names)}\Z")
+
+
+_PERSON_PATTERNS: Sequence[tuple[re.Pattern[str], str]] = tuple(
+    (_find_hints(template), texts["notebook"])
+    for hint, texts in _TABLE.items()
+    if "notebook" in texts
+    for template in (hint.template, texts.get("agent_spaces"))
+    if template is not None
+)
+"""The hints of agents as patterns, each with the words for a person."""

@@ -42,7 +42,9 @@ class Parameters(BaseModel):
         if not isinstance(sent, dict):
             return sent
         if len(sent) > MAX_JSON_FIELDS:
-            raise PydanticCustomError("too_many_fields", "More than {limit} fields.", {"limit": MAX_JSON_FIELDS})
+            raise PydanticCustomError(
+                "too_many_fields", "An object has more than {limit} fields.", {"limit": MAX_JSON_FIELDS}
+            )
         # Models that have to fill in every field send null for those that they do not need.
         return {name: value for name, value in sent.items() if value is not None}
 

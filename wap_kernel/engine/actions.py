@@ -19,7 +19,7 @@ from wap_kernel.files.search.searcher import Searcher
 from wap_kernel.files.write import Writer
 from wap_kernel.git.client import GitClient
 from wap_kernel.git.remote.preview import TransferPreview
-from wap_kernel.model.caller import NO_RUN, CallContext
+from wap_kernel.model.caller import NO_RUN, CallContext, Caller
 from wap_kernel.model.command import CancelToken, Confinement, Deadline, OnChunk
 from wap_kernel.model.errors import NotFound
 from wap_kernel.model.git.operations import GitAction, GitTransfer
@@ -81,6 +81,7 @@ class Actions:
         self,
         operation: Operation,
         permit: Permit,
+        caller: Caller,
         cancel: CancelToken,
         on_chunk: OnChunk | None = None,
         context: CallContext = NO_RUN,
@@ -90,7 +91,7 @@ class Actions:
                 return self._layered.run(operation, permit, cancel, on_chunk, context)
             return self._shared.run(operation, permit, cancel, on_chunk)
         if isinstance(operation, GitAction):
-            return self._act(operation, permit, cancel, context)
+            return self._act(operation, permit, cancel, context, caller)
         if isinstance(operation, ListFiles | SearchFiles):
             deadline = Deadline(WALK_SECONDS, lambda: cancel.requested)
             if isinstance(operation, SearchFiles):
@@ -146,11 +147,13 @@ class Actions:
             return self._layered.inspect(permit, preview)
         return self._shared.act(permit, CancelToken(), preview)
 
-    def _act(self, operation: GitAction, permit: Permit, cancel: CancelToken, context: CallContext) -> Result:
+    def _act(
+        self, operation: GitAction, permit: Permit, cancel: CancelToken, context: CallContext, caller: Caller
+    ) -> Result:
         """Perform a git action. It is not retried as a command is: some of its steps may have been done."""
 
         def act(confinement: Confinement) -> Result:
-            return self._git.act(operation, permit.guard, confinement, cancel)
+            return self._git.act(operation, permit.guard, confinement, cancel, caller)
 
         if self._layered is not None:
             return self._layered.act(operation, permit, cancel, context, act)

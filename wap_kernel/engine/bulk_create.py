@@ -25,7 +25,7 @@ from wap_kernel.model.errors import Conflict, ExecutionFailed, WapError
 from wap_kernel.model.operations import Operation, WriteFile
 from wap_kernel.model.paths import render_path, resolve_lexically
 from wap_kernel.model.results import WriteResult
-from wap_kernel.state.audit.log import Audit, AuditEntry, AuditRecord, Outcome, is_denial
+from wap_kernel.state.audit.log import Audit, AuditEntry, AuditRecord, Outcome, classify_failure
 from wap_kernel.state.changes.change_log import ChangeLog, LoggedChange
 from wap_kernel.state.changes.tree_manifest import make_image
 
@@ -60,7 +60,7 @@ class _Creation:
     is_skipped: bool = False
 
     def finish(self) -> None:
-        outcome: Outcome = "ok" if self.error is None else "denied" if is_denial(self.error) else "failed"
+        outcome: Outcome = "ok" if self.error is None else classify_failure(self.error)
         self.end = AuditEntry.at_end(self.record, outcome, self.error)
 
     @property

@@ -8,7 +8,7 @@ from dataclasses import replace
 from wap_kernel.engine.permit import Permit
 from wap_kernel.model.command import Command, CommandOutcome
 from wap_kernel.model.errors import PARTIAL_EFFECT_HINT, ExecutionFailed, NoSpace, TimedOut
-from wap_kernel.model.hints import longer_timeout
+from wap_kernel.model.hints import LONGEST_TIMEOUT, longer_timeout
 from wap_kernel.model.operations import RunCommand
 from wap_kernel.model.paths import render_path
 from wap_kernel.model.results import CommandResult, Limits, RefusedPath
@@ -17,6 +17,11 @@ from wap_kernel.policy.effects.judge import RefusedChange
 
 NOT_FOUND = 127
 NO_EFFECT_HINT = "Nothing that it changed was applied."
+CROSS_DEVICE = "Invalid cross-device link"
+"""The C library's text for EXDEV."""
+CANNOT_RENAME = (
+    "a folder that was there before the command cannot be renamed on this layer: make the new folder and move the files"
+)
 MAX_NAMED = 200
 """Refused changes and conflicts that a result names."""
 
@@ -24,14 +29,16 @@ MAX_NAMED = 200
 def build_command(operation: RunCommand, permit: Permit) -> Command:
     """Return the command of an operation, within the limits."""
     limits = permit.limits
-    timeout_ms = min(operation.timeout_ms or limits.default_timeout_ms, limits.max_timeout_ms)
+    requested = operation.timeout_ms or limits.default_timeout_ms
+    is_cut = requested > limits.max_timeout_ms and operation.timeout_ms is not None and not operation.is_timeout_default
     return Command(
         command=operation.argv,
         cwd=operation.cwd,
         by_alias=operation.by_alias,
         environment=operation.environment,
         env_allowlist=permit.env_allowlist,
-        timeout=timeout_ms / 1000,
+        timeout=min(requested, limits.max_timeout_ms) / 1000,
+        requested_timeout=requested / 1000 if is_cut else None,
         output_limit=limits.max_output_size,
         on_start=permit.on_start,
     )
@@ -42,16 +49,31 @@ Suggest = Callable[[str], "str | None"]
 
 
 def add_notes(
-    outcome: CommandOutcome, refused: Sequence[RefusedChange], conflicts: Sequence[str], suggest: Suggest
+    outcome: CommandOutcome,
+    command: Command,
+    refused: Sequence[RefusedChange],
+    conflicts: Sequence[str],
+    suggest: Suggest,
+    *,
+    renames_folders: bool = True,
 ) -> CommandOutcome:
-    """Return the outcome with one line in stderr for refused changes, one for conflicts, one for a mistyped program."""
+    """Return the outcome with one line in stderr for each thing that the caller cannot know otherwise.
+
+    These are refused changes, conflicts, a mistyped program, a shortened timeout, and a folder that cannot be renamed
+    on the layer.
+    """
     notes = []
+    if command.requested_timeout is not None:
+        limit = f"{command.timeout:g} seconds, the longest that policy allows"
+        notes.append(f"wap: the timeout of {command.requested_timeout:g} seconds was shortened to {limit}")
     if refused:
         notes.append(f"wap: not applied: {_name_paths([change.path for change in refused])} (see refusedChanges)")
     if conflicts:
         notes.append(f"wap: not applied, since they were changed meanwhile: {_name_paths(conflicts)} (see conflicts)")
     if outcome.exit_code == NOT_FOUND and (meant := _find_meant(outcome.stderr, suggest)) is not None:
         notes.append(f"wap: did you mean {meant}?")
+    if not renames_folders and CROSS_DEVICE in outcome.stderr:
+        notes.append(f"wap: {CANNOT_RENAME}")
     if not notes:
         return outcome
     separator = "" if not outcome.stderr or outcome.stderr.endswith("\n") else "\n"
@@ -74,14 +96,19 @@ def _name_paths(paths: Sequence[str]) -> str:
 
 def build_result(
     outcome: CommandOutcome,
+    command: Command,
     suggest: Suggest,
     refused: Sequence[RefusedChange] = (),
     conflicts: Sequence[str] = (),
     *,
     is_shared: bool = False,
+    renames_folders: bool = True,
 ) -> CommandResult:
-    """Return the result of a command that ended by itself."""
-    outcome = add_notes(outcome, refused, conflicts, suggest)
+    """Return the result of a command that ended by itself.
+
+    `renames_folders` is False where the command ran on a layer on which the kernel renames no folder that existed.
+    """
+    outcome = add_notes(outcome, command, refused, conflicts, suggest, renames_folders=renames_folders)
     return CommandResult(
         stdout=outcome.stdout,
         stderr=outcome.stderr,
@@ -116,9 +143,10 @@ def raise_unless_ended(
         raise ExecutionFailed("The command was ended before it was done.", hint=hint, **details)
     if outcome.timed_out:
         timeout_ms = command.timeout * 1000
+        is_longest = timeout_ms >= limits.max_timeout_ms
         raise TimedOut(
-            f"The command was ended after {timeout_ms:g} ms.",
-            hint=longer_timeout(limits.max_timeout_ms / 1000),
+            f"The command was ended after {command.timeout:g} second{'' if command.timeout == 1 else 's'}.",
+            hint=LONGEST_TIMEOUT if is_longest else longer_timeout(limits.max_timeout_ms / 1000),
             timeoutMs=timeout_ms,
             changesApplied=applied,
             **details,

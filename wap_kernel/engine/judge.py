@@ -19,7 +19,7 @@ from wap_kernel.files.tree_walk import count_files, open_real_folder, walk_tree
 from wap_kernel.git.settings import GitSettings
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.changes import ChangeSet
-from wap_kernel.model.command import Deadline
+from wap_kernel.model.command import Confinement, Deadline
 from wap_kernel.model.errors import (
     ApprovalRequired,
     Code,
@@ -32,8 +32,18 @@ from wap_kernel.model.errors import (
     translate_os_error,
 )
 from wap_kernel.model.git.operations import GitAction, GitTransfer
+from wap_kernel.model.hints import tell_user
 from wap_kernel.model.limits import MAX_SEARCHED_FILE_BYTES
-from wap_kernel.model.operations import DeleteFile, Operation, ReadFile, RunCommand
+from wap_kernel.model.operations import (
+    CopyFile,
+    DeleteFile,
+    ModifyFile,
+    MoveFile,
+    Operation,
+    ReadFile,
+    RunCommand,
+    WriteFile,
+)
 from wap_kernel.model.paths import Access, join_path, outside
 from wap_kernel.model.policy import Grant
 from wap_kernel.model.results import Limits
@@ -82,6 +92,7 @@ class Judge:
         confined_only: bool,
         git: GitSettings,
         find_unkept: Callable[[ChangeSet], Sequence[str]] = lambda _: (),
+        find_unkept_at: Callable[[str], Sequence[str]] = lambda _: (),
     ) -> None:
         self._files = files
         self._root = root
@@ -97,6 +108,7 @@ class Judge:
         self._confined_only = confined_only
         self._git = git
         self._find_unkept = find_unkept
+        self._find_unkept_at = find_unkept_at
         self._root_fd = getattr(files, "fd", None)
         is_indexed = self._root_fd is not None and not is_network_filesystem(root)
         self._mask_index = MaskIndex(self._root_fd) if is_indexed and self._root_fd is not None else None
@@ -224,7 +236,9 @@ class Judge:
             asker = "an agent token is not given unconfined ones" if caller.token else "unconfined ones are not run"
             raise ProviderUnavailable(
                 f"Nothing confines commands here, and {asker}.",
-                hint="`wap doctor` tells how to get a sandbox; an administrator may set WapExtension.allow_unconfined.",
+                hint=tell_user(
+                    "`wap doctor` tells how to get a sandbox; an administrator may set WapExtension.allow_unconfined."
+                ),
             )
 
     def permit(self, policy: BoundPolicy, *, network: bool, overlay: Files | None = None) -> Permit:
@@ -260,11 +274,14 @@ class Judge:
             max_searched_size=_least(MAX_SEARCHED_FILE_BYTES, effective.max_file_size),
             env_allowlist=effective.env_allowlist,
             confine=partial(self._find_masks, policy, network),
+            find_repositories=partial(self._find_repositories, policy),
             judge_effect=partial(self._judge_effect, policy),
         )
 
     def _find_masks(self, policy: BoundPolicy, network: bool, files: Files, deadline: Deadline) -> sandbox_masks.Masks:
         """Return what a command may not see of `files`: the workspace, or the merged folder of a layer."""
+        if not self._provider.confines:  # nothing is masked, and what programs obey is watched all the same
+            return sandbox_masks.watch_paths(Confinement(), files, self._protected.fixed_paths)
         return sandbox_masks.find_masks(
             files,
             policy.sandbox_guard,
@@ -277,12 +294,17 @@ class Judge:
             index=self._mask_index if getattr(files, "fd", None) == self._root_fd else None,
         )
 
+    def _find_repositories(self, policy: BoundPolicy, deadline: Deadline) -> frozenset[str]:
+        return sandbox_masks.find_repositories(self._files, policy.sandbox_guard, deadline, self._mask_index)
+
     def judge_effect(self, changes: ChangeSet, layer: Layer, caller: Caller) -> EffectJudgement:
         """Judge what the commands of a run changed on its layer."""
-        return self._judge_effect(self.bind(caller), changes, layer)
+        return self._judge_effect(self.bind(caller), changes, layer, subject="The run")
 
-    def _judge_effect(self, policy: BoundPolicy, changes: ChangeSet, layer: Layer) -> EffectJudgement:
-        """Judge what a command changed on its layer against the policy that bound it."""
+    def _judge_effect(
+        self, policy: BoundPolicy, changes: ChangeSet, layer: Layer, subject: str = "The command"
+    ) -> EffectJudgement:
+        """Judge what a command, or a whole run, changed on its layer against the policy that bound it."""
         if not len(changes):
             return EffectJudgement()
         unguarded = self._files.guarded_by(NullGuard())
@@ -293,6 +315,7 @@ class Judge:
             list_below=partial(_list_below, unguarded),
             root=self._root,
             unkept=self._find_unkept(changes),
+            subject=subject,
         )
         return judge_changes(changes, policy.effective, facts)
 
@@ -313,6 +336,7 @@ class Judge:
             root=self._root,
             size=size,
             deletes=self._count_deletions(operation, policy),
+            unkept=self._find_displaced(operation, resolved),
             protected=self._protected,
             protected_branches=self._git.protected,
             remotes=self._git.allowed,
@@ -323,6 +347,16 @@ class Judge:
             return 0
         limit = policy.effective.effects.max_deletions
         return 0 if limit is None else count_files(self._files.guarded_by(NullGuard()), operation.path, limit + 1)
+
+    def _find_displaced(self, operation: Operation, accesses: Sequence[PathAccess]) -> tuple[str, ...]:
+        """Return the files that a file tool replaces or deletes and that cannot be kept for undo."""
+        if isinstance(operation, WriteFile):
+            displaces = operation.mode == "overwrite"
+        elif isinstance(operation, MoveFile | CopyFile):
+            displaces = operation.overwrite
+        else:
+            displaces = isinstance(operation, ModifyFile | DeleteFile)
+        return tuple(self._find_unkept_at(accesses[-1].path)) if displaces else ()
 
     def _is_layered(self, operation: Operation) -> bool:
         is_shared = isinstance(operation, RunCommand) and operation.isolation == "shared"

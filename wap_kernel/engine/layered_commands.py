@@ -16,23 +16,26 @@ from secrets import token_hex
 from typing import Any, TypeVar
 
 from wap_kernel.engine.command_outcome import Suggest, build_command, build_result, describe_refused, raise_unless_ended
-from wap_kernel.engine.disk_watch import measure_folder, watch_disk
 from wap_kernel.engine.effects.approval import (
     AWAITS_APPROVAL,
+    NO_OUTPUT,
     OUTCOME,
     OWNER,
     RETAINED_REASONS,
     EffectApprovals,
     OpenLayer,
     name_note,
+    require_loss,
 )
+from wap_kernel.engine.mask_prediction import MaskPrediction
 from wap_kernel.engine.permit import WALK_SECONDS, Permit
+from wap_kernel.engine.watch.disk_watch import measure_folder, watch_disk
 from wap_kernel.model.caller import CallContext
 from wap_kernel.model.changes import ChangeSet
-from wap_kernel.model.command import CancelToken, Command, CommandOutcome, Confinement, Deadline, OnChunk
-from wap_kernel.model.errors import Conflict, NotFound, WapError
+from wap_kernel.model.command import CancelToken, Command, CommandOutcome, Confinement, Deadline, OnChunk, no_check
+from wap_kernel.model.errors import ApprovalRequired, Conflict, NotFound, WapError
 from wap_kernel.model.git.operations import GitAction, GitRead, GitTransfer
-from wap_kernel.model.limits import MAX_RETAINED_BYTES, MAX_RETAINED_LAYERS
+from wap_kernel.model.limits import LAYER_RETENTION_SECONDS, MAX_RETAINED_BYTES, MAX_RETAINED_LAYERS
 from wap_kernel.model.operations import ApplyChanges, RunCommand
 from wap_kernel.model.paths import render_path
 from wap_kernel.model.results import AppliedChanges, CommandResult, RefusedPath, Result
@@ -40,12 +43,12 @@ from wap_kernel.policy.effects.judge import EffectJudgement
 from wap_kernel.providers.base import Provider
 from wap_kernel.providers.layers.layer import Layer, LayerStore
 from wap_kernel.state.changes.applier import ApplyResult, ChangeApplier
+from wap_kernel.state.changes.image_store import make_not_storable
 
 SCANS = 3
 """Walks in search of what a command may not see, before it is given up."""
 T = TypeVar("T")
-RETENTION_SECONDS = 24 * 3600.0
-"""Seconds for which a layer that was not applied is kept."""
+JudgeEffect = Callable[[ChangeSet, Layer], EffectJudgement]
 UNSTORED_SECONDS = 60.0
 """Seconds for which a layer waits until the run that it belongs to is stored."""
 
@@ -58,6 +61,7 @@ class LayeredCommands:
         self._applier = applier
         self._approvals = EffectApprovals(layers, applier)
         self._suggest = suggest
+        self._masks = MaskPrediction()
         self.layers = layers
 
     # -- commands
@@ -97,20 +101,23 @@ class LayeredCommands:
     def _run_command(
         self, command: Command, layer: Layer, permit: Permit, cancel: CancelToken, on_chunk: OnChunk | None
     ) -> CommandOutcome:
-        attempt = 1
+        attempt, is_predicted = 1, self._provider.checks_while_starting
         while True:
             deadline = Deadline(WALK_SECONDS, lambda: cancel.requested)
-            confinement = replace(permit.confine(layer.files, deadline).confinement, layer=layer)
+            predicted = self._masks.predict(permit, layer, deadline) if is_predicted else None
+            masks = self._masks.find(permit, layer, deadline) if predicted is None else predicted.masks
+            check = no_check if predicted is None else predicted.check
+            confined = replace(command, confinement=replace(masks, layer=layer), check=check)
             try:
                 with watch_disk(layer.upper, cancel) as watch:
-                    outcome = self._provider.run(
-                        replace(command, confinement=confinement), on_chunk=on_chunk, cancel=watch.cancel
-                    )
+                    outcome = self._provider.run(confined, on_chunk=on_chunk, cancel=watch.cancel)
                 return replace(outcome, cancelled=False, overflowed=True) if watch.has_overflowed else outcome
-            except Conflict:  # a path to hide was moved between the walk and the start; nothing has run
-                if attempt == SCANS:
+            except WapError as error:
+                is_outdated = predicted is not None and not predicted.are_right  # nothing has run
+                # Another Conflict: a path to hide was moved between the walk and the start. Nothing has run either.
+                if not is_outdated and (attempt == SCANS or not isinstance(error, Conflict)):
                     raise
-                attempt += 1
+                attempt, is_predicted = attempt if is_outdated else attempt + 1, False
 
     def _finish(
         self,
@@ -129,7 +136,14 @@ class LayeredCommands:
             opened.keep(context, "cancelled")
         elif is_ended and permit.layer is None:
             conflicts = self._apply_command(opened, changes, judgement, context)
-        result = build_result(outcome, self._suggest, judgement.named if is_ended else (), conflicts)
+        result = build_result(
+            outcome,
+            command,
+            self._suggest,
+            judgement.named if is_ended else (),
+            conflicts,
+            renames_folders=opened.layer.renames_folders,
+        )
         raise_unless_ended(outcome, result, command, permit.limits, applied=is_ended)
         return result
 
@@ -138,13 +152,31 @@ class LayeredCommands:
     ) -> Sequence[str]:
         """Apply the effect of a single command, and return the conflicts; the layer then keeps the command's files."""
         try:
-            conflicts = self.apply(opened.layer, changes, judgement, context).conflicts
+            conflicts = self.apply(opened.layer, changes, judgement, context, is_approved=True).conflicts
         except WapError:
             opened.keep(context, "failed")
             raise
         if conflicts:
             opened.keep(context, "conflict")
         return conflicts
+
+    def apply_batch(self, layer: Layer, judge_effect: JudgeEffect, permit: Permit, context: CallContext) -> ApplyResult:
+        """Apply the changes of a whole batch, all or none, or raise UnapprovedEffect.
+
+        The approvals of its commands hold, but what came after them, and file operations, are judged only here.
+        """
+        changes = layer.read_changes()
+        judgement = judge_effect(changes, layer)
+        opened = OpenLayer(layer, is_batch=True)
+        self._approvals.require_command(opened, NO_OUTPUT, changes, judgement, permit, context)
+        return self.apply(layer, changes, judgement, context, atomic=True, is_approved=True)
+
+    def approve_batch(self, layer: Layer, judge_effect: JudgeEffect, rule: str) -> None:
+        """Note that a person has approved what a batch changed so far, as far as this rule asks about it."""
+        changes = layer.read_changes()
+        causes = [cause for cause in judge_effect(changes, layer).causes if cause.rule == rule]
+        if causes:
+            self._approvals.approve(layer, changes, causes)
 
     # -- git
 
@@ -172,7 +204,11 @@ class LayeredCommands:
             judgement = permit.judge_effect(changes, layer)
             if judgement.ask is not None and not isinstance(operation, GitTransfer):
                 self._approvals.require_action(opened, changes, judgement, permit, context)
-            applied = self.apply(layer, changes, judgement, context, atomic=True)
+            # The approval of a transfer shows the transfer, not what is lost with it.
+            is_approved = not isinstance(operation, GitTransfer)
+            applied = self.apply(layer, changes, judgement, context, atomic=True, is_approved=is_approved)
+            if applied.unkept:
+                raise make_not_storable(applied.unkept)
             if applied.conflicts:
                 raise Conflict(
                     f"Changed while git was at work: {', '.join(map(render_path, applied.conflicts[:10]))}.",
@@ -222,7 +258,7 @@ class LayeredCommands:
             owner = layer.read_note(OWNER) or {}
             reason = owner.get("reason")
             if reason in RETAINED_REASONS:
-                return layer.age_seconds < RETENTION_SECONDS
+                return layer.age_seconds < LAYER_RETENTION_SECONDS
             # The run of a single call is stored after its layer.
             is_new = reason == AWAITS_APPROVAL and layer.age_seconds < UNSTORED_SECONDS
             return reason is not None and (is_new or is_needed(owner))
@@ -238,14 +274,24 @@ class LayeredCommands:
         """Apply what a run left in its layers, over what is in the workspace now; its before-images are kept."""
         layers = self.find_layers(operation.run, RETAINED_REASONS)
         if not layers:
-            raise NotFound("The run has no changes that wait to be applied.", hint="They are kept for a while only.")
+            raise NotFound(
+                "The run has no changes that wait to be applied.",
+                hint="The server keeps such changes for a day at most.",
+            )
         applied: list[str] = []
         refused: list[RefusedPath] = []
-        for layer in layers:
-            changes = _select(layer.read_changes(), operation.paths)
-            judgement = permit.judge_effect(changes, layer)
+        chosen = [(layer, _select(layer.read_changes(), operation.paths)) for layer in layers]
+        judged = [(layer, changes, permit.judge_effect(changes, layer)) for layer, changes in chosen]
+        if not permit.is_approved:
+            try:
+                require_loss(judgement for _, _, judgement in judged)
+            except ApprovalRequired:
+                for layer in layers:
+                    layer.close()
+                raise
+        for layer, changes, judgement in judged:
             named = [change.path for change in changes]
-            result = self.apply(layer, changes, judgement, context, overwrite=named)
+            result = self.apply(layer, changes, judgement, context, overwrite=named, is_approved=permit.is_approved)
             applied += [render_path(change.path) for change in result.applied]
             refused += describe_refused(judgement.named)
             if len(layer.read_changes()):
@@ -265,8 +311,12 @@ class LayeredCommands:
         *,
         atomic: bool = False,
         overwrite: Sequence[str] = (),
+        is_approved: bool = False,
     ) -> ApplyResult:
-        """Apply the changes of a layer that policy does not refuse, as changes of the context's run."""
+        """Apply the changes of a layer that policy does not refuse, as changes of the context's run.
+
+        With `is_approved`, a person has approved the judgement wherever it asks.
+        """
         if not len(judgement.select_applied(changes)):
             return ApplyResult()
         context.recorder.begin()
@@ -280,7 +330,7 @@ class LayeredCommands:
             refused=judgement.refused_paths,
             rewritten=judgement.rewritten,
             overwrite=overwrite,
-            allows_loss=True,  # policy allows it, or a person was asked about it (effects.unkept)
+            allows_loss=judgement.allows_loss or is_approved,
         )
 
     @contextmanager

@@ -31,7 +31,9 @@ class Permit:
     max_searched_size: int
     env_allowlist: frozenset[str] | None = None
     confine: Callable[[Files, Deadline], Masks] = lambda *_: Masks(Confinement())
-    """A function that finds what a command may not see; called only for a command and a provider that confines."""
+    """A function that finds what a command may not see, and what is watched while it shares the workspace."""
+    find_repositories: Callable[[Deadline], frozenset[str]] = lambda _: frozenset()
+    """A function that finds the folders of git in the workspace, and the files and links named `.git`."""
     judge_effect: Callable[[ChangeSet, Layer], EffectJudgement] = lambda *_: EffectJudgement()
     """A function that judges what a command changed on its layer."""
     is_approved: bool = False

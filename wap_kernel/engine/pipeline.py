@@ -32,16 +32,16 @@ from wap_kernel.model.errors import (
 )
 from wap_kernel.model.git.operations import GitAction, GitTransfer
 from wap_kernel.model.git.results import GitResult
-from wap_kernel.model.operations import Effect, Operation, ReadFile, RevertRun, RunCommand
+from wap_kernel.model.operations import ApplyChanges, Effect, Operation, ReadFile, RevertRun, RunCommand
 from wap_kernel.model.results import Limits, Result, WriteResult
 from wap_kernel.model.run import Run
 from wap_kernel.policy.current import BoundPolicy
 from wap_kernel.policy.decide import Judgement
-from wap_kernel.policy.verdict import Verdict
+from wap_kernel.policy.verdict import Verdict, VerdictKind
 from wap_kernel.redaction import results
 from wap_kernel.redaction.results import CurrentRedactor
 from wap_kernel.redaction.stream import RedactedStream
-from wap_kernel.state.audit.log import Audit, is_denial
+from wap_kernel.state.audit.log import Audit, classify_failure
 from wap_kernel.state.changes.history import ChangeHistory
 from wap_kernel.state.undo.undo import Undo
 
@@ -101,14 +101,14 @@ class Pipeline:
             require_intent = self._audit.intent(record)
             permit = self._permit(operation, policy, judgement, asks_for, options)
             require_intent()
-            result = self._actions.perform(
-                operation, self._record(operation, permit, context), cancel, watched, context
-            )
+            allows_loss = options.approved or policy.effective.effects.unkept is VerdictKind.ALLOW
+            recorded = self._record(operation, permit, context, allows_loss=allows_loss)
+            result = self._actions.perform(operation, recorded, caller, cancel, watched, context)
             result = context.recorder.complete(results.redact_result(result, self._redactor))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is audited, and a bug is logged
             failure = results.redact_error(self._translate(error, operation), self._redactor)
             context.recorder.fail(failure)
-            self._audit.outcome(record, "denied" if is_denial(failure) else "failed", failure)
+            self._audit.outcome(record, classify_failure(failure), failure)
             raise failure from None
         finally:
             if watched is not None:
@@ -168,7 +168,7 @@ class Pipeline:
         try:
             yield require_intent
         except WapError as error:
-            self._audit.outcome(record, "denied" if is_denial(error) else "failed", error)
+            self._audit.outcome(record, classify_failure(error), error)
             raise
         self._audit.outcome(record, "ok")
 
@@ -206,7 +206,7 @@ class Pipeline:
         """Return what the operation may use in this execution."""
         overlay = options.overlay if options.layer is None else options.layer.files
         permit = self._judge.permit(policy, network=judgement.verdict.network and not asks_for, overlay=overlay)
-        if not isinstance(operation, RunCommand | GitAction) and options.layer is None:
+        if not isinstance(operation, RunCommand | GitAction | ApplyChanges) and options.layer is None:
             return permit
         return replace(
             permit,
@@ -217,14 +217,18 @@ class Pipeline:
             on_start=options.on_start,
         )
 
-    def _record(self, operation: Operation, permit: Permit, context: CallContext) -> Permit:
-        """Return the permit with files that record what the operation changes, for its undo."""
+    def _record(self, operation: Operation, permit: Permit, context: CallContext, *, allows_loss: bool) -> Permit:
+        """Return the permit with files that record what the operation changes, for its undo.
+
+        With `allows_loss`, what is too large for the store is lost: policy allows that, or a person has approved it.
+        """
         is_simulated = context.dry_run or permit.layer is not None
         is_command = isinstance(operation, RunCommand | GitAction)  # whose layer is applied
         if operation.effect is not Effect.WRITE or is_command or is_simulated or context.run is None:
             return permit
         context.recorder.begin()
-        return replace(permit, files=self._history.open_files(permit.guard, context.run, context.position))
+        files = self._history.open_files(permit.guard, context.run, context.position, allows_loss=allows_loss)
+        return replace(permit, files=files)
 
     def _translate(self, error: Exception, operation: Operation) -> WapError:
         if isinstance(error, WapError):

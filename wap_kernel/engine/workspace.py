@@ -19,9 +19,10 @@ from wap_kernel.engine.actions import Actions
 from wap_kernel.engine.judge import Judge
 from wap_kernel.engine.layered_commands import LayeredCommands
 from wap_kernel.engine.pipeline import Changed, Pipeline
-from wap_kernel.engine.protected_watch import ProtectedWatch
 from wap_kernel.engine.shared_commands import SharedCommands
 from wap_kernel.engine.thread_pool import ThreadPool
+from wap_kernel.engine.watch.protected_watch import ProtectedWatch
+from wap_kernel.engine.watch.repository_watch import RepositoryWatch
 from wap_kernel.files.contained import atomic_write
 from wap_kernel.files.contained.root import Root
 from wap_kernel.files.interface import FileKind, NullGuard
@@ -33,7 +34,7 @@ from wap_kernel.model.caller import NO_RUN, CallContext, Caller
 from wap_kernel.model.command import CancelToken, Deadline, OnChunk
 from wap_kernel.model.errors import InternalError, ProviderUnavailable, WapError
 from wap_kernel.model.git.operations import GitChange, GitRead, GitTransfer
-from wap_kernel.model.operations import Administer, ListFiles, Operation, RunCommand, SearchFiles
+from wap_kernel.model.operations import Administer, CopyFile, ListFiles, Operation, RunCommand, SearchFiles
 from wap_kernel.model.policy import Policy
 from wap_kernel.model.results import Limits, Result
 from wap_kernel.policy import presets
@@ -43,7 +44,7 @@ from wap_kernel.policy.current import CurrentPolicy
 from wap_kernel.policy.grant_store import GrantStore
 from wap_kernel.policy.layers import PolicyFiles
 from wap_kernel.policy.paths.current_paths import find_protected_paths
-from wap_kernel.policy.verdict import Verdict
+from wap_kernel.policy.verdict import Verdict, VerdictKind
 from wap_kernel.providers.base import Provider
 from wap_kernel.providers.process import environment
 from wap_kernel.providers.process.stream import Chunk, stream_output
@@ -118,7 +119,8 @@ class Workspace:
         self.log = log or logging.getLogger("wap_kernel")
         self.save_gate = SaveGate(root)
         """The gate that keeps the renames of this workspace apart from the saves of the same process."""
-        self._underway: dict[CancelToken, Operation] = {}
+        self._underway: dict[CancelToken, tuple[Operation, Caller]] = {}
+        """The single calls that are performed now."""
         self._is_closed = False
         with ExitStack() as opened:
             self.state_dir = open_state_dir(state_dir or default_state_dir(root))
@@ -170,6 +172,7 @@ class Workspace:
             confined_only=self._confined_only,
             git=self._git,
             find_unkept=self.history.find_unkept,
+            find_unkept_at=self.history.find_unkept_at,
         )
 
         def suggest(name: str) -> str | None:
@@ -194,7 +197,13 @@ class Workspace:
                 self.undo,
                 git,
                 self.layered,
-                SharedCommands(self._provider, ProtectedWatch(self._files.fd, self._log_quarantine), suggest),
+                SharedCommands(
+                    self._provider,
+                    self.root,
+                    ProtectedWatch(self._files.fd, self._log_quarantine),
+                    RepositoryWatch(self._files, self._log_quarantine),
+                    suggest,
+                ),
             ),
             self.history,
             self.undo,
@@ -227,7 +236,18 @@ class Workspace:
     @property
     def running(self) -> int:
         """Return the number of commands and of git transfers that are under way."""
-        return sum(isinstance(operation, RunCommand | GitTransfer) for operation in self._underway.values())
+        return sum(isinstance(operation, RunCommand | GitTransfer) for operation, _ in self._underway.values())
+
+    @property
+    def tokens_under_way(self) -> set[str]:
+        """Return the ids of the agent tokens whose single calls are under way."""
+        return {caller.token for _, caller in self._underway.values() if caller.token is not None}
+
+    def end_calls_of(self, token: str, grace: float) -> None:
+        """Cancel the single calls of an agent token; their commands end within `grace` seconds."""
+        for cancel, (_, caller) in self._underway.items():
+            if caller.token == token:
+                cancel.request(grace)
 
     async def perform(self, operation: Operation, caller: Caller | None = None) -> Result:
         """Perform `operation` or raise a WapError. A cancelled task ends the command that it started."""
@@ -257,7 +277,7 @@ class Workspace:
         on_chunk: OnChunk | None,
         cancel: CancelToken,
     ) -> T:
-        self._underway[cancel] = operation
+        self._underway[cancel] = (operation, caller)
         work = partial(self.pipeline.perform, operation, caller, context, cancel, on_chunk)
         try:
             return await self.on_thread(type(operation), lambda: encode(work()))
@@ -266,6 +286,19 @@ class Workspace:
             raise
         finally:
             del self._underway[cancel]
+
+    async def measure_copy(self, operation: CopyFile, caller: Caller) -> int:
+        """Return the bytes that a copy would write; 0 where policy denies it, which then says so itself."""
+
+        def measure() -> int:
+            if self.judge.check(operation, caller).kind is VerdictKind.DENY:
+                return 0
+            try:
+                return self._files.stat(operation.source).size
+            except (OSError, WapError):
+                return 0
+
+        return await self.offload(measure)
 
     async def check(self, operations: Sequence[Operation], caller: Caller) -> list[Verdict]:
         """Return the verdict on each of the operations. None is performed, so none sees the effect of another."""
@@ -295,8 +328,11 @@ class Workspace:
             "grants": grants,
         }
 
-    def _log_quarantine(self, old: str, new: str) -> None:
-        self.log.warning("wap: a command created %r, which is protected; it is now %r", old, new)
+    def _log_quarantine(self, old: str, new: str | None) -> None:
+        if new is None:
+            self.log.warning("wap: a command removed the link %r, which is protected; it was put back", old)
+        else:
+            self.log.warning("wap: a command created %r, which is protected; it is now %r", old, new)
 
     def has_layer(self, identifier: str) -> bool:
         """Return whether a layer still exists."""
@@ -357,7 +393,7 @@ class Workspace:
         The traceback names lines of this package; what callers sent stays out of the log.
         """
         self.log.error("wap: a bug in %s", where, exc_info=error)
-        return InternalError("Something went wrong inside the server.", hint="Its log has the details.")
+        return InternalError("The server has failed at this operation.", hint="The log of the server has the details.")
 
     def _remove_temporary(self, name: str, path: str) -> bool:
         """Remove a temporary file that a crash left, and return whether nothing is left to do."""

@@ -36,7 +36,7 @@ _KINDS = {stat.S_IFREG: FileKind.FILE, stat.S_IFDIR: FileKind.FOLDER, stat.S_IFL
 
 @dataclass(frozen=True)
 class Stat:
-    """A file or a folder that a path leads to."""
+    """The kind, size, times and identity of the entry that a path leads to."""
 
     path: str
     """The real path, relative to the root, with every link resolved."""
@@ -179,11 +179,19 @@ class Files(Protocol):
         """Return the lstat of the real path `path`, or None also if a folder on the way has become a link."""
 
     def replace(
-        self, path: str, data: bytes, *, exclusive: bool = False, mode: int | None = None, expected: Stat | None = None
+        self,
+        path: str,
+        data: bytes,
+        *,
+        exclusive: bool = False,
+        mode: int | None = None,
+        expected: Stat | None = None,
+        atomic: bool = True,
     ) -> Stat:
         """Write `data` to `path`, atomically and durably; with `exclusive`, fail with EEXIST if it exists.
 
-        Raise Conflict if another file than `expected` is there, whenever it was saved.
+        Raise Conflict if another file than `expected` is there, whenever it was saved. A write that is not `atomic`
+        keeps the inode of the file that is there; a file with several names is replaced all the same.
         """
 
     def append(self, path: str, data: bytes) -> Stat: ...

@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 from wap_kernel.files.globs.sets import ExcludeSet, build_include_set, choose_excludes
 from wap_kernel.files.interface import FileKind, Files, Folder, Stat
+from wap_kernel.files.page_cursor import decode_cursor, encode_cursor
 from wap_kernel.files.read import build_metadata
-from wap_kernel.files.tree_walk import is_unreadable, iterate_entries, open_real_folder, walk_tree
+from wap_kernel.files.tree_walk import is_unreadable, iterate_entries, open_real_folder, try_open, walk_tree
 from wap_kernel.model.command import Deadline
 from wap_kernel.model.errors import InvalidArgument, translate_os_error
 from wap_kernel.model.hints import READ_FILE
@@ -32,7 +33,7 @@ def list_files(files: Files, operation: ListFiles, limits: Limits, root_path: st
         raise InvalidArgument(
             "The limit must be at least 1.", hint=f"At most {MAX_LISTED_ENTRIES} entries are returned."
         )
-    skipped = operation.start_entry - 1
+    skipped = decode_cursor(operation) or operation.start_entry - 1
     limit = limits.max_directory_entries if operation.limit is None else min(operation.limit, MAX_LISTED_ENTRIES)
     patterns, include = (
         choose_excludes(operation.exclude, recursive=operation.recursive),
@@ -49,8 +50,8 @@ def list_files(files: Files, operation: ListFiles, limits: Limits, root_path: st
     if operation.newest_first:
         newest = _Newest(options)
         newest.run(files, start)
-        entries = newest.first(root_path if operation.metadata else None)[skipped:]
-        return _build_list(operation, entries, newest.total)
+        entries = newest.first(files, root_path if operation.metadata else None)[skipped:]
+        return _build_list(operation, entries, newest.total, skipped, len(entries))
     listing = _Listing(options)
     listing.run(files, start)
     found = listing.first()[skipped:]
@@ -58,17 +59,24 @@ def list_files(files: Files, operation: ListFiles, limits: Limits, root_path: st
         entries = _add_metadata(files, found, root_path)
         listing.total -= len(found) - len(entries)  # vanished since they were found
     else:
-        entries = [_build_entry(entry) for entry in found]
-    return _build_list(operation, entries, listing.total)
+        entries = [_build_entry(files, entry) for entry in found]
+    return _build_list(operation, entries, listing.total, skipped, len(found))
 
 
-def _build_list(operation: ListFiles, entries: list[FileEntry], total: int) -> FileList:
-    start, skipped = operation.start_entry, operation.start_entry - 1
-    if skipped and skipped >= total:
+def _build_list(operation: ListFiles, entries: list[FileEntry], total: int, skipped: int, taken: int) -> FileList:
+    """Return the page after `skipped` entries; of the `taken` ones some may have vanished."""
+    start = operation.start_entry
+    if operation.cursor is None and skipped and skipped >= total:
         raise InvalidArgument(
             f"startEntry {start} is past the end: the folder has {total} entries.", totalEntries=total
         )
-    return FileList(files=entries, is_truncated=total > skipped + len(entries), total_found=total)
+    goes_on = total > skipped + len(entries)
+    return FileList(
+        files=entries,
+        is_truncated=goes_on,
+        total_found=total,
+        next_cursor=encode_cursor(operation, skipped + taken) if goes_on and taken else None,
+    )
 
 
 _Found = tuple[str, str, str, bool, bool]
@@ -181,11 +189,11 @@ class _Newest:
             if max_depth is None or level.depth < max_depth:
                 level.pending = folders
 
-    def first(self, root_path: str | None) -> list[FileEntry]:
+    def first(self, files: Files, root_path: str | None) -> list[FileEntry]:
         """Return the newest entries, with metadata if `root_path` is not None."""
         self._truncate()
         return [
-            _build_entry(found, None if seen is None or root_path is None else build_metadata(seen, root_path))
+            _build_entry(files, found, None if seen is None or root_path is None else build_metadata(seen, root_path))
             for _, found, seen in self._found
         ]
 
@@ -233,9 +241,18 @@ def _open_start(files: Files, path: str) -> Folder:
         raise translate_os_error(error, path) from error
 
 
-def _build_entry(found: _Found, described: FileMetadata | None = None) -> FileEntry:
-    path, _, _, is_folder, is_link = found
+def _build_entry(files: Files, found: _Found, described: FileMetadata | None = None) -> FileEntry:
+    path, folder, name, is_folder, is_link = found
+    if is_link and _leads_to_folder(files, join_path(folder, name)):
+        is_folder = True
+        described = None if described is None else described.model_copy(update={"is_directory": True})
     return FileEntry(path=path, is_directory=is_folder, is_symlink=is_link or None, metadata=described)
+
+
+def _leads_to_folder(files: Files, path: str) -> bool:
+    """Return whether a link leads to a folder of the workspace that may be read."""
+    found = try_open(files.stat, path)
+    return found is not None and found.kind is FileKind.FOLDER
 
 
 def _add_metadata(files: Files, found: list[_Found], root_path: str) -> list[FileEntry]:
@@ -248,12 +265,12 @@ def _add_metadata(files: Files, found: list[_Found], root_path: str) -> list[Fil
         folder = open_real_folder(files, path)
         if folder is not None:
             with folder:
-                described.update(_iterate_described(folder, entries, root_path))
+                described.update(_iterate_described(files, folder, entries, root_path))
     return [described[entry[1:3]] for entry in found if entry[1:3] in described]
 
 
 def _iterate_described(
-    folder: Folder, entries: Iterable[_Found], root_path: str
+    files: Files, folder: Folder, entries: Iterable[_Found], root_path: str
 ) -> Iterator[tuple[tuple[str, str], FileEntry]]:
     for entry in entries:
         try:
@@ -261,10 +278,10 @@ def _iterate_described(
         except FileNotFoundError:
             continue
         if seen is None:
-            yield entry[1:3], _build_entry(entry)
+            yield entry[1:3], _build_entry(files, entry)
         else:
             now = (*entry[:3], seen.kind is FileKind.FOLDER, seen.kind is FileKind.LINK)
-            yield entry[1:3], _build_entry(now, build_metadata(seen, root_path))
+            yield entry[1:3], _build_entry(files, now, build_metadata(seen, root_path))
 
 
 def _try_stat(folder: Folder, name: str) -> Stat | None:

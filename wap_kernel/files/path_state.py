@@ -21,7 +21,7 @@ from wap_kernel.model.paths import join_path
 ABSENT = "absent"
 TOO_LARGE = "too-large"
 """The state of a folder that has too many entries, or whose walk takes too long: changes below it go unnoticed."""
-MAX_HASHED_BYTES = 16 * 1024 * 1024
+MAX_FILE_HASHED_BYTES = 16 * 1024 * 1024
 MAX_TREE_ENTRIES = 100_000
 MAX_TREE_HASHES = 2_000
 MAX_TREE_HASHED_BYTES = 64 * 1024 * 1024
@@ -56,7 +56,7 @@ def describe_real_path(files: Files, real: str, deadline: Deadline, *, shallow: 
 
 
 def _describe_file(files: Files, real: str, stat: LinkStat) -> str:
-    if stat.kind is FileKind.FILE and stat.size <= MAX_HASHED_BYTES:
+    if stat.kind is FileKind.FILE and stat.size <= MAX_FILE_HASHED_BYTES:
         try:
             return content_hash.hash_file(files, real)
         except (OSError, WapError):

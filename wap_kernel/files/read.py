@@ -38,10 +38,13 @@ def read_file(files: Files, operation: ReadFile, limits: Limits, root_path: str)
     if start is not None and end is not None and start > end:
         raise InvalidArgument(f"startLine {start} is after endLine {end}.")
     with files.open(operation.path) as file:
-        if start is None and end is None:
-            whole = read_whole(file, operation.encoding, operation.max_size or limits.max_file_size)
+        most = operation.max_size or limits.max_file_size
+        is_long = operation.max_text is not None and operation.max_text < file.stat.size <= most
+        if start is None and end is None and not is_long:
+            whole = read_whole(file, operation.encoding, most)
             return build_content(whole, file.stat, root_path)
-        return _read_range(file, start or 1, end, operation.encoding, limits, root_path)
+        limit = operation.max_text or limits.max_file_size
+        return _read_range(file, start or 1, end, operation.encoding, limit, root_path)
 
 
 def view_file(files: Files, operation: ViewFile, limits: Limits, root_path: str) -> FileContent:
@@ -133,7 +136,7 @@ def build_content(whole: WholeFile, stat: Stat, root_path: str) -> FileContent:
 
 
 def _read_range(
-    file: OpenFile, start: int, end: int | None, requested: _RequestedEncoding, limits: Limits, root_path: str
+    file: OpenFile, start: int, end: int | None, requested: _RequestedEncoding, limit: int, root_path: str
 ) -> FileContent:
     stat = file.stat
     if stat.size > MAX_RANGE_FILE_BYTES:
@@ -144,7 +147,7 @@ def _read_range(
             size=stat.size,
         )
     digest = hashlib.sha256()
-    span = _Span(start, end, limits.max_file_size)
+    span = _Span(start, end, limit)
     while chunk := file.read(CHUNK):
         if requested == "utf-8" and b"\0" in chunk:
             raise _build_binary_error(stat)

@@ -81,7 +81,8 @@ class SaveGate:
             if is_nested:
                 self._check_nested(paths, self._sections[thread])
             else:
-                if not self._changed.wait_for(lambda: self._find_busy(paths) is None, self.timeout):
+                is_busy = self._find_busy(paths) is not None
+                if is_busy and not self._changed.wait_for(lambda: self._find_busy(paths) is None, self.timeout):
                     raise _busy(self._find_busy(paths) or paths[0])
                 self._sections[thread] = paths
         try:

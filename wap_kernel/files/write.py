@@ -61,7 +61,7 @@ class Writer:
                     known = content_hash.hash_file(self._files, path) if stat.size <= MAX_HASHED_BYTES else None
                 else:
                     is_new = operation.mode == "create"
-                    stat = self._files.replace(path, data, exclusive=is_new, expected=expected)
+                    stat = self._files.replace(path, data, exclusive=is_new, expected=expected, atomic=operation.atomic)
                     known = content_hash.hash_bytes(data)
         return WriteResult(path=render_path(stat.path), bytes_written=len(data), hash=known)
 

@@ -7,28 +7,33 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from wap_kernel.files.interface import Guard
 from wap_kernel.git import output_parser
+from wap_kernel.git.identity import complete_identity, parse_author
 from wap_kernel.git.local import changes, queries
 from wap_kernel.git.local.repository import LocalRepository, Permits, read_current_branch
 from wap_kernel.git.local.sandboxed_git import SandboxedGit
 from wap_kernel.git.remote.preview import TransferPreview, preview_push
 from wap_kernel.git.settings import GitSettings
+from wap_kernel.model.caller import Caller
 from wap_kernel.model.command import CancelToken, Confinement
 from wap_kernel.model.errors import InvalidArgument, PermissionDenied, WapError
 from wap_kernel.model.git import names
 from wap_kernel.model.git.operations import GitAction, GitTransfer
-from wap_kernel.model.git.results import GitError, GitFailureReason, GitResult, build_git_error
+from wap_kernel.model.git.results import GitError, GitFailureReason, GitResult, Person, build_git_error
 from wap_kernel.model.paths import Access
 from wap_kernel.policy.git_remotes import Remote
 from wap_kernel.providers.base import Provider
 
 if TYPE_CHECKING:
     from wap_kernel.git.remote.transfer import RemoteLink
+
+_NO_REMOTE = "The repository has no remote."
+_NAME_URL = "Name its url: https://host/owner/name.git."
 
 
 class GitClient:
@@ -40,9 +45,12 @@ class GitClient:
         self._state = os.path.join(state, "git")
         self._settings = settings
 
-    def act(self, operation: GitAction, guard: Guard, confinement: Confinement, cancel: CancelToken) -> GitResult:
+    def act(
+        self, operation: GitAction, guard: Guard, confinement: Confinement, cancel: CancelToken, caller: Caller
+    ) -> GitResult:
         try:
-            return GitResult(answer=_ACTIONS[operation.action](self._call(operation, guard, confinement, cancel)))
+            call = self._call(operation, guard, confinement, cancel, caller)
+            return GitResult(answer=_ACTIONS[operation.action](call))
         except GitError as error:
             return GitResult(failure=error.failure)
 
@@ -50,19 +58,25 @@ class GitClient:
         """Return what a transfer would do, for the person who is to approve it.
 
         A failure of git yields an empty preview, since performing the transfer reports it. A transfer that is certain
-        to be denied raises now, so that no person is asked about it.
+        to be denied, or has no remote, raises now, so that no person is asked about it.
         """
         try:
-            return _preview_transfer(self._call(operation, guard, confinement, CancelToken()))
+            return _preview_transfer(self._call(operation, guard, confinement, CancelToken(), Caller()))
         except (PermissionDenied, InvalidArgument):
             raise
-        except (GitError, WapError, OSError):
+        except GitError as error:
+            if error.failure.reason is GitFailureReason.NO_REMOTE:
+                raise InvalidArgument(_NO_REMOTE, hint=_NAME_URL) from None
+            return TransferPreview()
+        except (WapError, OSError):
             return TransferPreview()
 
-    def _call(self, operation: GitAction, guard: Guard, confinement: Confinement, cancel: CancelToken) -> _GitCall:
+    def _call(
+        self, operation: GitAction, guard: Guard, confinement: Confinement, cancel: CancelToken, caller: Caller
+    ) -> _GitCall:
         guard.check(self._provider.files.resolve(operation.folder), Access.READ, folder=True)
         git = SandboxedGit(self._provider, self._root, confinement=confinement, cancel=cancel)
-        return _GitCall(operation, git, build_permits(guard), self._settings, self._state, cancel)
+        return _GitCall(operation, git, build_permits(guard), self._settings, self._state, cancel, caller)
 
 
 def _preview_transfer(call: _GitCall) -> TransferPreview:
@@ -104,10 +118,17 @@ class _GitCall:
     settings: GitSettings
     state: str
     cancel: CancelToken
+    caller: Caller
 
     def open_repository(self, *, commits: bool = False) -> LocalRepository:
-        identity = self.settings.committer() if commits else None
-        return LocalRepository.open(self.git, self.permits, folder=self.operation.folder, identity=identity)
+        repository = LocalRepository.open(self.git, self.permits, folder=self.operation.folder)
+        return replace(repository, identity=self._find_identity(repository)) if commits else repository
+
+    def _find_identity(self, repository: LocalRepository) -> Person | None:
+        """Return the identity of a commit; None: the one of the repository's config."""
+        if self.operation.author is not None:
+            return parse_author(self.operation.author)
+        return self.settings.committer() or complete_identity(repository, self.caller, os.environ)
 
     def link(self, repository: LocalRepository | None) -> RemoteLink:
         from wap_kernel.git.remote.server_repository import ServerRepository
@@ -124,9 +145,7 @@ class _GitCall:
             output = repository.read("config", "--get", f"remote.{repository.remote}.url", accept=(0, 1))
             url = output_parser.decode_text(output.stdout).strip()
         if not url:
-            raise build_git_error(
-                GitFailureReason.NO_REMOTE, "The repository has no remote. Name its url: https://host/owner/name.git."
-            )
+            raise build_git_error(GitFailureReason.NO_REMOTE, f"{_NO_REMOTE} {_NAME_URL}")
         return self.settings.resolve_remote(url)
 
 

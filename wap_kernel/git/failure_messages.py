@@ -48,7 +48,7 @@ _TABLE: tuple[tuple[str, GitFailureReason, str], ...] = (
     (
         r"tell me who you are|empty ident|auto-detect email|no email was given|no name was given",
         GitFailureReason.IDENTITY,
-        "Git does not know who commits. Configure an identity for the server, or user.name and user.email.",
+        "Git does not accept the identity of the commit. Name another: author, like Ada <ada@example.org>.",
     ),
     (
         r"nothing to commit|no changes added to commit|nothing added to commit",

@@ -14,6 +14,7 @@ from pydantic.alias_generators import to_camel
 from wap_kernel.git.remote.credentials import CredentialSource, NoCredential, TokenFile
 from wap_kernel.model.errors import InvalidArgument, ProviderUnavailable
 from wap_kernel.model.git.results import Person
+from wap_kernel.model.hints import tell_user
 from wap_kernel.policy.git_remotes import PROTECTED_BRANCHES, Remote, parse_remote, refuse_remote
 from wap_kernel.redaction.redactor import Redactor
 
@@ -28,7 +29,7 @@ class GitSettings:
     """Remotes that may be reached: `https://github.com/ada/*`. Host and scheme are literal. Empty: none at all."""
     source: CredentialSource = field(default_factory=NoCredential)
     identity: Person | None = None
-    """The committer. None: the one that the credential source names, else the one of the repository's own config."""
+    """The committer. None: the one that the credential source names, else see `identity.py`."""
     ca_file: str | None = None
     """Certificates to trust instead of the system's."""
     protected: tuple[str, ...] = PROTECTED_BRANCHES
@@ -53,7 +54,7 @@ class GitSettings:
         if not self.allowed:
             raise ProviderUnavailable(
                 "No git remote is configured for this server, so nothing can be fetched, pulled, pushed or cloned.",
-                hint="An administrator names them, and what opens them, in WapExtension.git (docs/git.md).",
+                hint=tell_user("An administrator names them, and what opens them, in WapExtension.git (docs/git.md)."),
             )
 
 

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from wap_kernel.model.policy import Layers
+
+OWNER = "owner"
+"""The name of a person where the operating system has none, as in a container that runs under any number."""
+
+
+@lru_cache(maxsize=1)
+def name_os_user() -> str:
+    """Return the name of the operating system's user that this process runs as.
+
+    The environment is not asked: `LOGNAME` and `USER` are what the program before set them to.
+    """
+    try:
+        import pwd  # not on Windows, where this package must import
+
+        return pwd.getpwuid(os.getuid()).pw_name or OWNER
+    except (ImportError, KeyError):
+        return OWNER
 
 
 class _Model(BaseModel):
@@ -32,12 +51,14 @@ class Caller(_Model):
     With an agent token, `user` is the person who minted the token and `agent` is the token's name.
     """
 
-    user: str = "local"
-    """The user whom Jupyter authenticated."""
+    user: str = Field(default_factory=name_os_user)
+    """The user whom Jupyter authenticated; the operating system's user where a credential names no person."""
     agent: str | None = None
     """The agent's name; only a claim where there is no token."""
     session: str | None = None
-    """The session that the caller claims."""
+    """The session that the caller claims; from a notebook it is the id of the kernel."""
+    notebook: str | None = None
+    """The path of the notebook that the caller claims to be."""
     token: str | None = None
     """The id of the agent token."""
     scope: Scope | None = None

@@ -19,6 +19,10 @@ It receives bytes because a chunk may end in the middle of a character.
 """
 
 
+def no_check() -> None:
+    """Raise nothing."""
+
+
 class MountedLayer(Protocol):
     """The part of a Layer that a provider uses to run a command on it."""
 
@@ -76,8 +80,12 @@ class Command:
     env_allowlist: frozenset[str] | None = None
     """The only variables that the command gets, from the server or the caller. None: no such list."""
     confinement: Confinement = Confinement()
+    check: Callable[[], None] = no_check
+    """A function that a provider with `checks_while_starting` calls meanwhile; no command runs if it raises."""
     on_start: Callable[[], None] = lambda: None
     """A function that a provider calls last before the command runs; the command does not run if it raises."""
+    requested_timeout: float | None = None
+    """The seconds that the caller asked for, where policy allows fewer. None: those of `timeout`."""
 
 
 @dataclass(frozen=True)
@@ -107,13 +115,17 @@ class CancelToken:
         self._lock = threading.Lock()
         self._listeners: list[Callable[[], object]] = []
         self._requested = False
+        self.grace: float | None = None
+        """Seconds within which a command must have ended. None: as long as its provider grants."""
 
     @property
     def requested(self) -> bool:
         return self._requested
 
-    def request(self) -> None:
+    def request(self, grace: float | None = None) -> None:
         with self._lock:
+            if grace is not None and not self._requested:
+                self.grace = grace
             self._requested = True
             for listener in self._listeners:
                 listener()

@@ -11,11 +11,13 @@ class Hint(str):
     """A hint with a key, by which a dialect finds its own wording."""
 
     key: str
+    template: str
     values: dict[str, object]
 
     def __new__(cls, key: str, template: str, **values: object) -> Hint:
         hint = super().__new__(cls, template.format(**values) if values else template)
         hint.key = key
+        hint.template = template
         hint.values = values
         return hint
 
@@ -34,9 +36,23 @@ REGEX_SYNTAX = Hint(
     "The syntax is that of Rust's regex crate, which has no look-around and no back-references; "
     'search for exact text with type "literal".',
 )
+LONGEST_TIMEOUT = Hint("longest_timeout", "Policy allows no longer timeout; do less at once.")
+
+TO_PERSON = "Tell the user: "
+"""The beginning of a hint that only a person can follow; a person reads it without these words."""
+
+
+def tell_user(text: str) -> str:
+    """Return a hint for a person, such as one about the configuration, as an agent reads it."""
+    return TO_PERSON + text
+
+
+def address_person(text: str) -> str:
+    """Return a text of an agent's as the person reads it: hints for a person speak to that person."""
+    return text.replace(TO_PERSON, "")
 
 
 def longer_timeout(seconds: float) -> Hint:
     """Return the hint of a command that took longer than its timeout; `seconds` is the longest that is allowed."""
-    template = "Ask for a longer timeout, up to {seconds} seconds, or do less at once."
-    return Hint("longer_timeout", template, seconds=f"{seconds:g}")
+    template = "Ask for a longer timeout, in milliseconds, up to {milliseconds}, or do less at once."
+    return Hint("longer_timeout", template, seconds=f"{seconds:g}", milliseconds=f"{1000 * seconds:.0f}")

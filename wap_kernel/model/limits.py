@@ -38,6 +38,9 @@ MAX_JSON_FIELDS = 100
 MAX_REPORTED_PROBLEMS = 20
 """Problems that one validation error lists."""
 
+MAX_STREAMS_PER_TOKEN = 32
+"""Streams of server-sent events that one agent token may have open on one server."""
+
 # -- WAP
 
 WAP_DEFAULT_DEPTH = 3
@@ -55,6 +58,8 @@ AGENT_SPACES_MAX_COMMAND_CHARACTERS = 4096
 """Characters of a command."""
 AGENT_SPACES_MAX_MESSAGE_CHARACTERS = 100_000
 """Characters of a message."""
+AGENT_SPACES_MAX_EVENT_MESSAGE_CHARACTERS = 2_000
+"""Characters of a message that its event holds."""
 AGENT_SPACES_MAX_CONTENT_BYTES = 10 * 1024 * 1024
 """Bytes of one content, counted as they will be in the file."""
 AGENT_SPACES_MAX_OPERATIONS = 1_000
@@ -64,6 +69,12 @@ AGENT_SPACES_MAX_OPERATIONS = 1_000
 
 CODING_MAX_READ_BYTES = 10 * 1024 * 1024
 """Bytes of a file that is returned whole, even where a policy allows more."""
+CODING_MAX_TEXT_BYTES = 256 * 1024
+"""Bytes of a file's text in one answer; the rest is read by lines."""
+CODING_MAX_IMAGE_BYTES = 1024 * 1024
+"""Bytes of one image in an answer."""
+CODING_MAX_IMAGE_PIXELS = 1568
+"""Pixels of the longest side of an image in an answer; models scale larger ones down."""
 CODING_MAX_EDIT_BYTES = 1024 * 1024
 """Bytes of new content in one write or edit; a policy may allow fewer."""
 CODING_DEFAULT_TIMEOUT_SECONDS = 300
@@ -108,6 +119,14 @@ MCP_MAX_SESSIONS = 1000
 """Sessions of the server."""
 MCP_MAX_SESSIONS_PER_CREDENTIAL = 100
 """Sessions of one credential."""
+MCP_MAX_CALLS = 1000
+"""Requests of one client that are under way."""
+MCP_IDLE_SECONDS = 30 * 60.0
+"""Seconds after which an idle session ends."""
+MCP_MAX_QUEUED_MESSAGES = 1000
+"""Messages that wait for a client which does not read; further notifications are dropped."""
+MCP_MAX_QUEUED_BYTES = 4 * 1024 * 1024
+"""Bytes of these messages: a notification repeats the client's own token, which may be long."""
 MCP_MAX_STORED_EVENTS = 20_000
 """Events that the server stores to resume streams."""
 MCP_MAX_STORED_EVENT_BYTES = 64 * 1024 * 1024
@@ -124,8 +143,6 @@ MCP_MAX_PROMPT_CHARACTERS = 50_000
 """Characters of a run in a prompt."""
 MCP_MAX_TOOL_NAME_CHARACTERS = 100
 """Characters that an error quotes of the name of an unknown tool."""
-MCP_MAX_ERROR_CHARACTERS = 500
-"""Characters of an error of the SDK, which may quote the request."""
 MCP_MAX_COMPLETIONS = 100
 """Values of one completion, as the protocol has it."""
 
@@ -170,7 +187,7 @@ MAX_CONTEXT_LINES = 100
 MAX_MATCHES = 10_000
 """Matches of one result, even where the call names a larger limit."""
 MAX_MATCH_LINE_CHARACTERS = 2000
-"""Characters of a line in a search result; longer lines are truncated."""
+"""Characters of a line in a search result; of a longer line the part around the match is shown."""
 MAX_SEARCH_RESULT_CHARACTERS = 4 * 1024 * 1024
 """Characters of text in one search result: matches with all their context may have ten times that."""
 MAX_LISTED_ENTRIES = 100_000
@@ -206,6 +223,12 @@ MAX_PREVIEWED_COMMITS = 20
 """Commits that the preview of a transfer lists."""
 MAX_BUNDLE_BYTES = 1024 * 1024 * 1024
 """Bytes of the commits of one transfer."""
+MAX_TRANSFERRED_FILE_BYTES = 1280 * 1024 * 1024
+"""Bytes of a file that git may write during a transfer: a remote can send without end."""
+MAX_GIT_MESSAGE_BYTES = 64 * 1024
+"""Bytes of the messages of one git command; earlier ones are left out."""
+TRANSFER_LOCK_SECONDS = 60.0
+"""Seconds that a transfer waits for another one with the same remote."""
 
 # -- Policy and sandboxes
 
@@ -213,6 +236,14 @@ MAX_POLICY_BYTES = 1024 * 1024
 """Bytes of a policy file."""
 MAX_PARSED_COMMAND_CHARACTERS = 128 * 1024
 """Characters of a command line that is analysed, with its heredocs."""
+MAX_STRICT_TREE_CHARACTERS = 16 * 1024
+MAX_LOOSE_TREE_CHARACTERS = 4 * 1024
+"""Characters that tree-sitter parses where the strict lexer has read the text, and where it has not.
+
+Its time can grow with the square of the length.
+"""
+MAX_SHELL_DEPTH = 60
+"""Levels of nested syntax of a command line that is analysed."""
 MAX_MASKS = 200
 """Paths that a sandbox hides."""
 MAX_READ_ONLY_MOUNTS = 600
@@ -225,6 +256,14 @@ MAX_RETAINED_LAYERS = 100
 """Layers that were not applied and are kept for a while; older ones are removed."""
 MAX_RETAINED_BYTES = 8 * 1024**3
 """Bytes of such layers together, except for the last one; and of all layers that wait for approvals."""
+LAYER_RETENTION_SECONDS = 24 * 3600.0
+"""Seconds for which a layer that was not applied is kept."""
+MAX_CHANGED_PATHS = 500_000
+"""Paths of a ChangeSet; a command that changes more is refused as a whole."""
+MAX_CHANGED_DEPTH = 200
+"""Folders in one another that a command changes. Each is open while those below it are read."""
+MAX_CHANGED_PATH_BYTES = 3072
+"""Bytes of a path that a command changes, so that it can be named below any folder: the kernel takes 4,095."""
 
 # -- Runs and approvals
 
@@ -239,11 +278,32 @@ MAX_RUN_EVENT_CHARACTERS = 64 * 1024 * 1024
 MAX_SPILLED_BYTES = 64 * 1024 * 1024
 """Bytes of one stream that the store keeps; later bytes are only counted."""
 
+# -- Undo
+
+MAX_COPIED_FILE_BYTES = 16 * 1024 * 1024
+"""Bytes of the largest file that is copied from another filesystem."""
+MAX_COPIED_BYTES = 512 * 1024 * 1024
+"""Bytes that are copied from another filesystem for one operation."""
+
+# -- Agent tokens
+
+DEFAULT_TOKEN_DAYS = 7
+"""Days that an agent token is valid where the request names no time."""
+MAX_TOKEN_DAYS = 366
+"""Days that an agent token may be valid."""
+
 # -- Notebooks and the command line
+
+MAX_ANSWER_BYTES = 128 * 1024 * 1024
+"""Bytes of an answer; the largest file that a policy allows takes half of them when every character is escaped."""
+MAX_CELL_BYTES = 100_000
+"""Bytes of a bundle in the file of a notebook."""
 
 MAX_MAGIC_LINE_CHARACTERS = 100_000
 """Characters of a magic's line: `shlex` takes twenty seconds for a word of a million characters."""
 MAX_MAGIC_WAIT_SECONDS = 86_400
 """Seconds that a magic waits for a run."""
+PERSON_COMMAND_SECONDS = 600
+"""Seconds that a command of a person may run where the line names no number; a policy may allow fewer."""
 MAX_MAGIC_COMMAND_SECONDS = 3_600
 """Seconds that a command may run, as the protocol has it; a policy may allow fewer."""

@@ -90,6 +90,8 @@ class ListFiles(_PathOperation):
     newest_first: bool = False
     """True if entries are sorted by time of modification instead of by path."""
     metadata: bool = False
+    cursor: str | None = None
+    """The `next_cursor` of the page before. None: the first page."""
 
     def path_accesses(self) -> tuple[PathAccess, ...]:
         return (PathAccess(self.path, Access.READ, folder=True),)
@@ -112,6 +114,8 @@ class ReadFile(_PathOperation):
     """The encoding of the result; `auto` is UTF-8 where the file is valid UTF-8, else base64."""
     max_size: int | None = None
     """Bytes of the result, where the dialect has a limit of its own."""
+    max_text: int | None = None
+    """Bytes after which the result is truncated, at the end of a line. None: a larger file is an error."""
 
 
 class ViewFile(ReadFile):
@@ -139,6 +143,8 @@ class WriteFile(_PathOperation):
     content: bytes
     mode: Literal["create", "overwrite", "append"] = "overwrite"
     create_directories: bool = False
+    atomic: bool = True
+    """False if an existing file is written to in place and keeps its inode; a crash may leave it half written."""
     expected_hash: str | None = None
 
     @property
@@ -176,6 +182,8 @@ class SearchFiles(Operation):
     limit: int | None = None
     """The number of matches in the result, where the dialect has a limit of its own."""
     context_lines: int = 2
+    cursor: str | None = None
+    """The `next_cursor` of the page before. None: the first page."""
 
     def path_accesses(self) -> tuple[PathAccess, ...]:
         return tuple(PathAccess(path, Access.READ, folder=True) for path in self.paths)
@@ -205,6 +213,8 @@ class RunCommand(Operation):
     by_alias: bool = False
     """True if the command starts below `/workspace`, in a sandbox that has the workspace there too."""
     timeout_ms: float | None = None
+    is_timeout_default: bool = False
+    """True where the caller named no timeout: then a shorter one, which policy sets, needs no note."""
     environment: dict[str, str] = Field(default_factory=dict)
     isolation: Isolation = "layer"
     """`shared`: the command writes into the workspace directly, for servers and watchers; undo does not cover it."""

@@ -32,6 +32,7 @@ class FileEntry(Model):
 
     path: str
     is_directory: bool
+    """True for a folder, and for a link to a folder of the workspace; a recursive listing does not follow links."""
     is_symlink: Literal[True] | None = None
     metadata: FileMetadata | None = None
 
@@ -41,7 +42,10 @@ class FileList(Result):
 
     files: list[FileEntry]
     is_truncated: bool
+    """True if entries follow that are not in the result."""
     total_found: int
+    next_cursor: str | None = None
+    """The cursor of the next page; None for the last page."""
 
 
 class FileContent(Result):
@@ -118,17 +122,19 @@ class ModifyResult(ChangeResult):
     """The number of replacements of a single literal edit. Not among WAP's fields."""
 
 
+CUT_MARK = "..."
+"""The mark where a line of a search result was cut."""
+
+
 class SearchMatch(Model):
     """One line that a search matched."""
 
     path: str
     line: int
-    column: int = Field(exclude=True)
-    """The column of the first match in the line, in characters from 1, which may lie beyond a truncated `match_text`.
-
-    Not among WAP's fields, so it is not serialised.
-    """
+    column: int
+    """The column where the first match begins in the whole line, in characters from 1."""
     match_text: str
+    """The line; of a long one the part around the match, with `...` where it was cut."""
     context_before: list[str]
     context_after: list[str]
 
@@ -138,7 +144,10 @@ class SearchResult(Result):
 
     matches: list[SearchMatch]
     is_truncated: bool
+    """True if matches follow that are not in the result."""
     total_matches: int
+    next_cursor: str | None = None
+    """The cursor of the next page; None for the last page."""
 
 
 class RefusedPath(Model):

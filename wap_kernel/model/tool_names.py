@@ -50,11 +50,10 @@ OPERATIONS_BY_TOOL: Mapping[str, tuple[type[Operation], ...]] = {
     # Coding Environment
     "listFiles": (ListFiles,),
     "runCommand": (RunCommand,),
-    "task.run": (RunCommand,),
     "globFiles": (ListFiles,),
     # All that a batch does, also alone: else the same would pass one by one.
     "runOperations": (ReadFile, WriteFile, ModifyFile, DeleteFile, RunCommand, RevertRun),
-    "getRun": (),  # it does nothing that could be confirmed
+    **dict.fromkeys(("getRun", "getOutput", "cancelRun"), ()),  # they do nothing that could be confirmed
     # Agent Spaces
     "message": (Message,),
     "createFile": _WRITING,
@@ -69,6 +68,21 @@ OPERATIONS_BY_TOOL: Mapping[str, tuple[type[Operation], ...]] = {
     "grep": (SearchFiles,),
     "git": (GitAction,),
 }
+
+
+OLDER_KEYS: Mapping[str, tuple[type[Operation], ...]] = MappingProxyType(
+    {
+        "delete": OPERATIONS_BY_TOOL["deleteFile"],
+        "applyPatch": OPERATIONS_BY_TOOL["editFile"],
+        "task.run": OPERATIONS_BY_TOOL["runCommand"],
+    }
+)
+"""The keys of `confirmationRequired` in the older project of the Coding Environment's catalog; no tools of ours."""
+
+
+def find_operations(key: str) -> tuple[type[Operation], ...] | None:
+    """Return the operations that a key of `confirmationRequired` stands for; None for an unknown key."""
+    return OPERATIONS_BY_TOOL.get(key, OLDER_KEYS.get(key))
 
 
 _BATCH = frozenset(
@@ -89,8 +103,9 @@ OPENED_BY: Mapping[str, frozenset[str]] = MappingProxyType(
         "editNotebook": frozenset({"editFile", "modifyFile", "modifyNotebook"}),
         "runOperations": _BATCH,
         # An agent that may do anything at all may look at its own runs.
-        "getRun": frozenset(
-            {*OPERATIONS_BY_TOOL} - {"message", "task.run", "bash", "read", "write", "edit", "glob", "grep"}
+        **dict.fromkeys(
+            ("getRun", "getOutput", "cancelRun"),
+            frozenset({*OPERATIONS_BY_TOOL} - {"message", "bash", "read", "write", "edit", "glob", "grep"}),
         ),
     }
 )
@@ -99,7 +114,7 @@ OPENED_BY: Mapping[str, frozenset[str]] = MappingProxyType(
 
 def find_confirming_tool(tools: tuple[str, ...], operation: Operation) -> str | None:
     """Return the first of `tools` that stands for `operation`."""
-    return next((tool for tool in tools if isinstance(operation, OPERATIONS_BY_TOOL.get(tool, ()))), None)
+    return next((tool for tool in tools if isinstance(operation, find_operations(tool) or ())), None)
 
 
 def is_opened(tool: str, names: frozenset[str] | None) -> bool:

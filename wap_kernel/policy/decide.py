@@ -25,7 +25,7 @@ from wap_kernel.policy.commands.path_arguments import evaluate_arguments
 from wap_kernel.policy.commands.redirections import evaluate_redirections
 from wap_kernel.policy.commands.rule_match import split_words
 from wap_kernel.policy.effective import EffectivePolicy
-from wap_kernel.policy.effects.approval_causes import DELETIONS_RULE, OBEYED_RULE
+from wap_kernel.policy.effects.approval_causes import DELETIONS_RULE, MAX_NAMED, OBEYED_RULE, UNKEPT_RULE
 from wap_kernel.policy.facts import Facts, refuse_access
 from wap_kernel.policy.grants import covers, grant_for_git, grant_for_operation
 from wap_kernel.policy.shell.parser import Script, parse_command
@@ -169,6 +169,7 @@ def _collect_findings(operation: Operation, script: Script, policy: EffectivePol
             *_check_sizes(operation, policy, facts),
             *_check_obeyed_files(facts, policy),
             *_check_deletions(facts, policy),
+            *_check_unkept(facts, policy),
         )
     ]
     if isinstance(operation, RunCommand):
@@ -228,6 +229,15 @@ def _check_deletions(facts: Facts, policy: EffectivePolicy) -> Iterator[Verdict]
         yield Verdict(VerdictKind.ASK, DELETIONS_RULE, reason, grantable=False)
 
 
+def _check_unkept(facts: Facts, policy: EffectivePolicy) -> Iterator[Verdict]:
+    """Yield the verdict on an operation that destroys what undo cannot bring back, as for a command that does."""
+    if facts.unkept and policy.effects.unkept is not VerdictKind.ALLOW:
+        named = ", ".join(f'"{path}"' for path in facts.unkept[:MAX_NAMED])
+        more = ", ..." if len(facts.unkept) > MAX_NAMED else ""
+        reason = f"Undo cannot bring back what it replaces or deletes: {named}{more}"
+        yield Verdict(policy.effects.unkept, UNKEPT_RULE, reason, _STATE_ELSEWHERE, grantable=False, destructive=True)
+
+
 def _file_size(operation: Operation, size: int) -> int:
     """Return the most bytes that are read, or that the file then has as far as that is known before it is written."""
     if isinstance(operation, WriteFile):
@@ -235,6 +245,7 @@ def _file_size(operation: Operation, size: int) -> int:
     return size if isinstance(operation, (ReadFile, ModifyFile, CopyFile)) else 0
 
 
+_STATE_ELSEWHERE = "The state folder lies on another filesystem, where large files are not kept."
 _SMALLER = "Work on a smaller file or in smaller steps."
 _SHOW_A_PART = "Show a part of it with a command, such as: sed -n 1,100p FILE"
 

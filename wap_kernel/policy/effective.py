@@ -69,11 +69,11 @@ class EffectivePolicy:
 
     @cached_property
     def only_guard_decides(self) -> bool:
-        """Return whether nothing but the guard, the size limits and `find_obeyed` has a say on reading and writing.
+        """Return whether nothing but the guard, the size limits and `find_obeyed` has a say on reading and creating.
 
         That is so where no layer is broken and no layer requires a confirmation. It is sufficient, because `decide`
-        draws its verdicts on an operation on files from five sources only: a broken layer, the paths, the sizes, the
-        obeyed files, and `confirmationRequired`. The guard checks the paths by the same functions when a file is
+        draws its verdicts on reading and creating files from five sources only: a broken layer, the paths, the sizes,
+        the obeyed files, and `confirmationRequired`. The guard checks the paths by the same functions when a file is
         opened, so the two agree on every path that has no link in it. `max_file_size` and `max_edit_size` are for the
         caller to compare, and a file that `find_obeyed` finds is not for the caller to write: it asks. Grants need
         not be looked up, since nothing else asks.

@@ -35,6 +35,8 @@ class Facts:
     """Bytes of the file that is read, changed, appended to or copied, if it exists."""
     deletes: int = 0
     """Files that the operation deletes with their folder, counted up to one more than `effects.maxDeletions`."""
+    unkept: tuple[str, ...] = ()
+    """Files that the operation replaces or deletes and whose content cannot be kept for undo."""
     protected: ProtectedPaths | None = None
     protected_branches: tuple[str, ...] = PROTECTED_BRANCHES
     """Patterns of the branches to which every push needs an approval of its own."""

@@ -17,7 +17,7 @@ from wap_kernel.files.globs.sets import IncludeSet
 from wap_kernel.model.errors import InvalidArgument
 from wap_kernel.model.limits import MAX_POLICY_BYTES
 from wap_kernel.model.policy import CommandRule, Policy
-from wap_kernel.model.tool_names import OPERATIONS_BY_TOOL
+from wap_kernel.model.tool_names import OLDER_KEYS, OPERATIONS_BY_TOOL, find_operations
 from wap_kernel.policy.paths.patterns import PathPatterns
 
 FLAT = {
@@ -91,7 +91,7 @@ def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
-        raise _PolicyProblem(f"{next(name for name in names if names.count(name) > 1)}: the field stands there twice")
+        raise _PolicyProblem(f"{next(name for name in names if names.count(name) > 1)}: the field occurs twice")
     return found
 
 
@@ -113,9 +113,10 @@ def _build_policy(fields: Mapping[str, Any], name: str, *, known: Iterable[str])
         raise _PolicyProblem("it holds something that is not JSON") from None
     _check_globs(policy)
     for tool in policy.confirmation_required:
-        if tool not in OPERATIONS_BY_TOOL:
+        if find_operations(tool) is None:
             raise _PolicyProblem(
-                f"confirmationRequired: unknown tool {tool!r}; known are {', '.join(sorted(OPERATIONS_BY_TOOL))}"
+                f"confirmationRequired: unknown tool {tool!r}; known are"
+                f" {', '.join(sorted({*OPERATIONS_BY_TOOL, *OLDER_KEYS}))}"
             )
     return policy.model_copy(update={"name": name})
 
@@ -131,7 +132,7 @@ def _to_sections(fields: Mapping[str, Any], known: Iterable[str]) -> dict[str, A
     for field, (section, inner) in FLAT.items():
         if field in fields:
             if inner in sections.get(section, {}):
-                raise _PolicyProblem(f"{field}: it stands there twice, in {section} and outside")
+                raise _PolicyProblem(f"{field}: the field occurs twice, in {section} and outside")
             sections[section] = {**sections.get(section, {}), inner: fields[field]}
     if bad := _find_underscore(sections):
         raise _PolicyProblem(f"{bad}: unknown field; names are written like maxFileSize")

@@ -50,6 +50,10 @@ class Provider(Protocol):
         """Return whether a command sees and changes nothing but the workspace."""
 
     @property
+    def checks_while_starting(self) -> bool:
+        """Return whether the provider calls `Command.check` while it starts the sandbox, before the command runs."""
+
+    @property
     def files(self) -> Files: ...
     @property
     def layers(self) -> LayerStore | None:

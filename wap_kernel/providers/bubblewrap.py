@@ -81,6 +81,7 @@ class BubblewrapProvider:
 
     name = "bubblewrap"
     confines = True
+    checks_while_starting = True
 
     def __init__(
         self,
@@ -166,6 +167,7 @@ class BubblewrapProvider:
                         argv,
                         variables,
                         self._grace,
+                        while_starting=command.check,
                         on_ready=partial(_make_ready, command),
                         files=passed,
                     )

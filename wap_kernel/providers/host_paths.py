@@ -87,7 +87,7 @@ def lstat_kind_below(files: Root, path: str) -> FileKind | None:
 
 
 def _is_whiteout(files: Root, path: str) -> bool:
-    """Return whether the device at `path` means on a layer that nothing is there; nobody can open it elsewhere."""
+    """Return whether `path` is an overlay whiteout, the device that marks a deleted entry."""
     try:
         with files.guarded_by(NullGuard()).locate(path) as location:
             return is_whiteout(os.stat(location.name, dir_fd=location.fd, follow_symlinks=False))

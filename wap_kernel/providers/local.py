@@ -22,6 +22,7 @@ class LocalProvider:
 
     name = "local"
     confines = False
+    checks_while_starting = False
     layers = None
 
     def __init__(

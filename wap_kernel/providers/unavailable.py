@@ -16,6 +16,7 @@ class UnavailableProvider:
     """The stand-in for the provider `name`, which cannot start for `reason`."""
 
     confines = False
+    checks_while_starting = False
     layers = None
 
     def __init__(self, name: str, root: Root, reason: ProviderUnavailable) -> None:

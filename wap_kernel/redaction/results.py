@@ -14,9 +14,9 @@ from typing import Any
 
 from wap_kernel.model.errors import PermissionDenied, TimedOut, WapError
 from wap_kernel.model.git.results import GitResult
-from wap_kernel.model.hints import Hint
-from wap_kernel.model.limits import MAX_MATCH_LINE_CHARACTERS
+from wap_kernel.model.hints import Hint, tell_user
 from wap_kernel.model.results import (
+    CUT_MARK,
     CommandResult,
     FileContent,
     ModifyResult,
@@ -66,8 +66,14 @@ class CurrentRedactor:
     def line(self, text: str) -> str:
         """Mask the server's own credentials in a line of a search result, which may have been truncated."""
         known = self._current().long
-        if len(text) >= MAX_MATCH_LINE_CHARACTERS and len(text) - (end := known.open_end(text)) >= SHORTEST_PART:
-            text = f"{text[:end]}{MASK}"
+        if known is not NO_SECRETS and text.endswith(CUT_MARK):
+            body = text.removesuffix(CUT_MARK)
+            if len(body) - (end := known.open_end(body)) >= SHORTEST_PART:
+                text = f"{body[:end]}{MASK}"
+        if known is not NO_SECRETS and text.startswith(CUT_MARK):
+            body = text.removeprefix(CUT_MARK)
+            if (start := known.open_start(body)) >= SHORTEST_PART:
+                text = f"{MASK}{body[start:]}"
         return known.mask(text)
 
     def withholds(self, text: str, *, is_cut: bool = False) -> bool:
@@ -155,7 +161,7 @@ def _iterate_texts(found: FileContent | NotebookContent) -> Iterator[tuple[str, 
 def _build_credential_error() -> PermissionDenied:
     return PermissionDenied(
         "The file holds a credential of this server, so it is not shown.",
-        hint="Tell the user: it does not belong into the workspace, and should be replaced by another.",
+        hint=tell_user("The credential does not belong into the workspace, and should be replaced by another."),
         rule="credential",
     )
 

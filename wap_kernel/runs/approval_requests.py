@@ -19,7 +19,7 @@ from wap_kernel.files.interface import Files
 from wap_kernel.git.remote.preview import TransferPreview
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import ApprovalRequired
-from wap_kernel.model.git.operations import GitTransfer
+from wap_kernel.model.git.operations import GitAction, GitTransfer
 from wap_kernel.model.limits import APPROVAL_SECONDS
 from wap_kernel.model.operations import Operation, RevertRun, RunCommand
 from wap_kernel.model.policy import Grant
@@ -107,7 +107,7 @@ class ApprovalRequests:
         # A command that has run is approved with its effect: what it would read now no longer counts.
         evidence = {} if is_previewed else self._collect_evidence(files, operation, caller, transfer)
         if isinstance(refusal, UnapprovedEffect):
-            kind = "shell" if isinstance(operation, RunCommand) else "git"
+            kind = _find_kind(operation)
             subject = self._describe_effect(operation, refusal.preview)
             private = [] if all(self.may_read(path, caller) for path in refusal.preview.paths) else ["effect"]
         elif isinstance(operation, RunCommand):
@@ -130,6 +130,7 @@ class ApprovalRequests:
             "user": caller.user,
             "agent": caller.agent,
             "session": caller.session,
+            "notebook": caller.notebook,
             "token": caller.token,
             "createdAt": format_epoch(now),
             "expiresAt": format_epoch(now + self.seconds),
@@ -217,6 +218,13 @@ class ApprovalRequests:
         if too_large:
             subject["notBound"] = too_large[:MAX_NAMED_PATHS]
         return subject
+
+
+def _find_kind(operation: Operation) -> str:
+    """Return the section of the policy that the operation belongs to."""
+    if isinstance(operation, RunCommand):
+        return "shell"
+    return "git" if isinstance(operation, GitAction) else "filesystem"
 
 
 def _describe_operation(operation: Operation) -> dict[str, Any]:

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 from wap_kernel.engine.effects.approval import OWNER
-from wap_kernel.engine.layered_commands import LayeredCommands
+from wap_kernel.engine.layered_commands import JudgeEffect, LayeredCommands
 from wap_kernel.engine.workspace import Workspace
 from wap_kernel.files.interface import Files
 from wap_kernel.model.caller import CallContext
 from wap_kernel.model.errors import NotFound, ProviderUnavailable
 from wap_kernel.model.paths import render_path
-from wap_kernel.model.run import Run
+from wap_kernel.model.run import Approval, Run
 from wap_kernel.providers.layers.layer import Layer
 from wap_kernel.state.changes.applier import ApplyResult
 
@@ -55,20 +57,30 @@ class BatchLayer:
             self._layer.close()
             self._layer = None
 
-    def apply(self, workspace: Workspace) -> ApplyResult:
-        """Apply the changes of the whole run, all or none; a conflict keeps the layer."""
+    def apply(self, workspace: Workspace, approval: Approval | None = None) -> ApplyResult:
+        """Apply the changes of the whole run, all or none; a conflict keeps the layer.
+
+        Raise UnapprovedEffect where a person has to see the changes first. `approval` is the one that showed them.
+        """
         layer = self.open()
         layer.release()
-        changes = layer.read_changes()
-        judgement = workspace.judge.judge_effect(changes, layer, self._run.caller)
+        permit = workspace.judge.permit(workspace.judge.bind(self._run.caller), network=False)
+        permit = replace(permit, pending=None if approval is None else approval.layer)
         context = CallContext(dialect=self._run.dialect, tool="apply", run=self._run.id, position=self._run.count)
-        result = self._layered.apply(layer, changes, judgement, context, atomic=True)
+        result = self._layered.apply_batch(layer, self._make_judge(workspace), permit, context)
         self.release()
         if result.conflicts:
             self.keep("conflict")
         else:
             self.discard()
         return result
+
+    def approve(self, workspace: Workspace, approval: Approval) -> None:
+        """Note that a person has approved what the last operation changed, so that the end of the run asks no more."""
+        self._layered.approve_batch(self.open(), self._make_judge(workspace), str(approval.details.get("rule")))
+
+    def _make_judge(self, workspace: Workspace) -> JudgeEffect:
+        return partial(workspace.judge.judge_effect, caller=self._run.caller)
 
     def discard(self) -> None:
         """Remove the layer with everything that the run has changed so far."""

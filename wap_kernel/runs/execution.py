@@ -18,6 +18,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
+from wap_kernel.engine.effects.approval import UnapprovedEffect
 from wap_kernel.files.interface import Files
 from wap_kernel.model.caller import CallContext
 from wap_kernel.model.command import CancelToken, OperationCancelled
@@ -65,6 +66,7 @@ class RunExecution:
         self._refused = {name: WapError.from_dict(error) for name, error in run.options.refused.items()}
         self._batch = find_batch_layer(services.workspace, run)
         self._step_execution = StepExecution(services, run, approval, overlay, self._batch, self._notify)
+        self._approval = approval
         self._position = run.position
         self._events: list[str] = []
         self._problems = 0
@@ -118,11 +120,22 @@ class RunExecution:
         return await self._complete()
 
     async def _complete(self) -> RunStatus:
-        """Apply the layer of an atomic run, all or nothing, and end the run."""
+        """Apply the layer of an atomic run, all or nothing, and end the run; or pause where its effect needs approval.
+
+        The approval is that of the last step, and the position of the run tells that the step is done.
+        """
         batch = self._batch
         if batch is None or self._run.options.dry_run:
             return await self._finish(RunStatus.COMPLETED)
-        result = await self._services.workspace.offload(lambda: batch.apply(self._services.workspace))
+        approval = self._approval if self._run.position == self._run.count else None
+        try:
+            result = await self._services.workspace.offload(lambda: batch.apply(self._services.workspace, approval))
+        except UnapprovedEffect as refusal:
+            last = self._run.count - 1
+            pause = await self._services.workspace.offload(
+                partial(self._step_execution.pause, self._run.steps[last], last, refusal)
+            )
+            return await self._pause(pause.approval)
         if not result.conflicts:
             return await self._finish(RunStatus.COMPLETED)
         event = self._services.events.write_error("execution", *describe_conflicts(result.conflicts))
@@ -285,7 +298,7 @@ class RunExecution:
     async def _pause(self, approval: Approval) -> RunStatus:
         if self._batch is not None:  # the process that decides may be another one
             await self._services.workspace.offload(self._batch.release)
-        step, reason = self._run.steps[self._position], str(approval.details["reason"])
+        step, reason = self._run.steps[approval.position], str(approval.details["reason"])
         event = self._services.events.write_approval(step.id, step.operation, reason, describe_approval(approval))
         return await self._finish(RunStatus.AWAITING_APPROVAL, events=[event], new_approval=approval)
 

@@ -54,7 +54,9 @@ def _log_errors(services: RunServices) -> Iterator[None]:
     try:
         yield
     except WapError as error:  # the disk is full, say
-        services.workspace.log.warning("wap: a run could not be recovered: %s", error.text)
+        services.workspace.log.warning(
+            "wap: a run could not be recovered, and the next round tries again: %s", error.text
+        )
     except Exception as error:  # noqa: BLE001
         services.workspace.bug(error, "recovering a run")
 
@@ -130,10 +132,13 @@ def _list_bulk_operations(run: Run, recovered: Sequence[int]) -> list[str]:
 
 
 def expire_approval(services: RunServices, run: Run, approval: Approval) -> bool:
-    """End a run whose approval nobody decided in time: no person expects it to go on later, unattended."""
+    """End a run whose approval no person decided in time: it must not go on later, unattended."""
     minutes = round((approval.expires_at - approval.created_at) / 60)
     return _end_undecided(
-        services, run, replace(approval, decision="expired"), f"Nobody decided within {minutes} minutes."
+        services,
+        run,
+        replace(approval, decision="expired"),
+        f"The approval expired: no person decided within {minutes} minutes.",
     )
 
 

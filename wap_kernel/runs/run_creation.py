@@ -35,7 +35,7 @@ def create_run(store: RunStore, new: NewRun) -> tuple[Run, bool]:
 def check_revert(run: Run, caller: Caller, *, force: bool) -> None:
     """Raise unless the caller may start a run that reverts `run`."""
     if force and caller.token is not None:
-        raise PermissionDenied("Only a person may force a revert.", hint="It would overwrite later changes.")
+        raise PermissionDenied("Only a person may force a revert.", hint="A forced revert overwrites later changes.")
     if run.reverts is not None and caller.token is not None:  # what a person approved once would happen twice
         raise PermissionDenied("Only a person may revert a revert.", hint="Send the operations again instead.")
     if not run.status.is_final:

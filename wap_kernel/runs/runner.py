@@ -9,7 +9,7 @@ import asyncio
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from wap_kernel.engine.workspace import Workspace
 from wap_kernel.model.caller import CallContext, Caller
@@ -22,6 +22,7 @@ from wap_kernel.model.errors import (
     WapError,
 )
 from wap_kernel.model.git.operations import GitChange, GitTransfer
+from wap_kernel.model.hints import tell_user
 from wap_kernel.model.limits import APPROVAL_SECONDS
 from wap_kernel.model.operations import ApplyChanges, Effect, RevertRun, RunCommand
 from wap_kernel.model.paths import parse_path
@@ -44,6 +45,8 @@ from wap_kernel.state.retention.schedule import BackgroundSweeper
 
 UPKEEP_SECONDS = 2.0
 """Seconds between two rounds of upkeep: cancels by other processes, expired approvals, runs of dead processes."""
+REVOKED_GRACE_SECONDS = 0.25
+"""Seconds that the commands of a revoked agent token may take to end."""
 LAYER_ROUNDS = 300
 """Rounds of upkeep between two sweeps of the layers."""
 REVERT = "revert"
@@ -82,6 +85,8 @@ class Runner(RunQueries):
         self._recovery: asyncio.Future[None] | None = None
         """Recovery of the runs that an earlier process left, begun by the first call."""
         self._is_closing = False
+        self.waiting = 0
+        """Runs of the workspace that wait for a person, as the last round of upkeep found them."""
         self._sweeps = BackgroundSweeper(workspace.state_dir, workspace.log)
 
     @property
@@ -136,7 +141,7 @@ class Runner(RunQueries):
                 )
             return
         if options.atomic and not self.workspace.undo.is_on:
-            raise InvalidArgument("atomic: Undo is switched off here.", hint="See WapExtension.undo.")
+            raise InvalidArgument("atomic: Undo is switched off here.", hint=tell_user("See WapExtension.undo."))
         command = next(
             (step for step in steps if isinstance(step.operation, RunCommand | GitChange | GitTransfer)), None
         )
@@ -144,7 +149,7 @@ class Runner(RunQueries):
             raise InvalidArgument(
                 "A command of an atomic or dry run needs a layer, and commands write into the workspace directly here: "
                 f"{command.id!r}",
-                hint="Send file operations only, or use a provider with layers: `wap doctor` tells how to get one.",
+                hint="Send file operations only. " + tell_user("`wap doctor` tells how to get a provider with layers."),
             )
 
     def _execute(self, run: Run, *, approval: Approval | None = None) -> None:
@@ -227,7 +232,7 @@ class Runner(RunQueries):
         return run
 
     async def cancel(self, run_id: str, caller: Caller) -> Run:
-        """Cancel a run; its changes stay, except that an atomic run is undone."""
+        """Cancel a run; its changes stay, and an atomic run, which applies its changes at the end, makes none."""
         run = await self.get(run_id, caller)
         if run.status.is_final and run.status is not RunStatus.CANCELLED:
             raise Conflict(f"The run has ended already ({run.status.value}).", runId=run.id)
@@ -257,11 +262,21 @@ class Runner(RunQueries):
         else:
             await self.wait(run.id, 2 * UPKEEP_SECONDS)  # the process that executes it polls for cancels
 
-    def cancel_runs_of(self, token: str) -> None:
-        """Cancel the runs of an agent token that this process executes."""
+    async def list_tokens_with_work(self) -> set[str]:
+        """Return the ids of the agent tokens whose calls and runs this process performs, or whose runs wait."""
+        waiting = await self._on_thread(self._store.list_waiting_senders)
+        executed = {execution.token for execution, _ in self._executions.values()} - {None}
+        return {*waiting, *self.workspace.tokens_under_way, *cast("set[str]", executed)}
+
+    async def end_work_of(self, token: str) -> None:
+        """Cancel the calls and runs of a revoked agent token in this process, and its runs that wait anywhere."""
+        self.workspace.end_calls_of(token, REVOKED_GRACE_SECONDS)
         for execution, _ in self._executions.values():
             if execution.token == token:
-                execution.cancel.request()
+                execution.cancel.request(REVOKED_GRACE_SECONDS)
+        for run in await self._on_thread(lambda: self._store.with_status(RunStatus.AWAITING_APPROVAL, token)):
+            await self.workspace.offload(partial(recovery.cancel_pending, self._services, run, Caller()))
+            self._services.notifier.notify(run.id)
 
     async def revert(self, run_id: str, caller: Caller, *, force: bool = False) -> Run:
         """Start a run that undoes what a run changed; it can be reverted too."""
@@ -275,7 +290,7 @@ class Runner(RunQueries):
     async def apply(self, run_id: str, paths: Sequence[str] | None, caller: Caller) -> Run:
         """Start a run that applies what a run left in its layer, over what is in the workspace now."""
         if caller.token is not None:
-            raise PermissionDenied("Only a person may apply what was left.", hint="It replaces later changes.")
+            raise PermissionDenied("Only a person may apply what was left.", hint="Applying replaces later changes.")
         run = await self.get(run_id, caller)
         if not run.status.is_final:
             raise Conflict(f"The run has not ended ({run.status.value}).", hint="Cancel it first.", runId=run.id)
@@ -302,6 +317,7 @@ class Runner(RunQueries):
                         self._executions[run.id][0].cancel.request()
                 await self.workspace.offload(partial(recovery.recover_runs, self._services, suspects & lost))
                 suspects = lost
+                self.waiting = await self._threads.run(self._store.count_pending_runs)
             except Exception as error:  # noqa: BLE001 - the next round tries again; a call gets its own error
                 self.workspace.bug(error, "the upkeep of runs")
 

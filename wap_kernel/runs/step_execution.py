@@ -83,8 +83,8 @@ class StepExecution:
         """Load the policy that binds the caller, once for the steps of one slice."""
         self._policy = self._services.workspace.judge.bind(self._run.caller)
         # The response of a single call needs more than the fast path reads, and a dry run has files of its own.
-        is_direct = self._overlay is None and self._batch is None
-        if is_direct and self._run.dialect not in self._services.encoders:
+        may_encode = self._overlay is None and self._batch is None
+        if may_encode and self._run.dialect not in self._services.encoders:
             self._fast_path = self._services.workspace.pipeline.fast_path(self._policy)
 
     def perform_on_fast_path(
@@ -145,7 +145,7 @@ class StepExecution:
                 operation = bind_operation(operation, approval)
             return self._perform_operation(step, position, operation, approval, cancel)
         except ApprovalRequired as refusal:
-            return self._pause(step, position, refusal)
+            return self.pause(step, position, refusal)
 
     def _check_approval(self, approval: Approval, step: Step) -> None:
         """Raise ApprovalRequired if what the approval showed has changed since the decision."""
@@ -175,6 +175,8 @@ class StepExecution:
         finally:
             if spill is not None:
                 spill.close()
+        if self._batch is not None and approval is not None and approval.layer is None:
+            self._batch.approve(self._services.workspace, approval)
         event = self._services.events.write_result(step.id, operation, result)
         return StepOutcome(event, result, getattr(result, "exit_code", 0) != 0)
 
@@ -194,7 +196,8 @@ class StepExecution:
             return None
         return self._batch.open().files.guarded_by(self._services.workspace.judge.bind(self._run.caller).guard)
 
-    def _pause(self, step: Step, position: int, refusal: ApprovalRequired) -> StepPause:
+    def pause(self, step: Step, position: int, refusal: ApprovalRequired) -> StepPause:
+        """Return the approval that a refusal needs; raise RateLimited where too many of the agent's runs wait."""
         caller = self._run.caller
         if caller.token is not None and self._services.store.count_pending_runs(caller.token) >= MAX_PENDING_APPROVALS:
             discard_preview(self._services, refusal, self._batch)

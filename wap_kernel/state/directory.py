@@ -45,5 +45,5 @@ def make_unusable_error(error: OSError) -> WapError:
         return NoSpace("No space left for the workspace's state, so nothing was changed.", hint="Free some space.")
     return ProviderUnavailable(
         f"The state folder cannot be used ({os.strerror(error.errno or 0)}), so nothing was changed.",
-        hint="It must stay where it is and be writable (WapExtension.state_dir; by default in Jupyter's data folder).",
+        hint="The folder must stay in place and be writable (WapExtension.state_dir; else in Jupyter's data folder).",
     )

@@ -10,7 +10,7 @@ from wap_kernel.files import filesystem_type
 from wap_kernel.model.errors import ProviderUnavailable
 
 NAME = "state.db"
-VERSION = 5
+VERSION = 6
 """The number of the schema, in the database's `user_version`; every change of `SCHEMA` takes the next one."""
 SCHEMA = """
 CREATE TABLE audit (
@@ -23,8 +23,9 @@ CREATE TABLE audit (
     user TEXT NOT NULL,
     agent TEXT,
     session TEXT,
+    notebook TEXT,
     summary TEXT NOT NULL,
-    outcome TEXT CHECK (outcome IN ('ok', 'denied', 'failed')),
+    outcome TEXT CHECK (outcome IN ('ok', 'asked', 'denied', 'failed')),
     code TEXT,
     error TEXT,
     duration_ms REAL,

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.agent_tokens import bearer, mint, use
+from tests.support.http_runs import create, decide, shell, start
 
 
 async def do(call: Any) -> None:
@@ -41,6 +42,43 @@ async def test_one_record_per_operation_newest_first(fetch: Any, call: Any, exte
     fields = "id at dialect tool operation workspaceId user outcome durationMs summary runId operationId"
     assert set(written) == set(fields.split())
     assert "SECRET" not in str(answer.body)
+
+
+async def test_an_operation_that_asks_is_recorded_as_asked(fetch: Any, call: Any, jp_root_dir: Any) -> None:
+    (jp_root_dir / "data").mkdir()
+    answer = await call("executeCommand", command="rm -rf data/")
+    assert answer.code == "APPROVAL_REQUIRED"
+    (asked,) = (await fetch("wap/audit", params={"outcome": "asked"})).body["records"]
+    assert (asked["tool"], asked["code"]) == ("executeCommand", "APPROVAL_REQUIRED")
+    assert (await fetch("wap/audit", params={"outcome": "denied"})).body["records"] == []
+    details = answer.body["details"]
+    denied = await decide(fetch, details["runId"], "denied", approvalId=details["approvalId"])
+    assert denied.status == 200
+    assert brief(await fetch("wap/audit"))[-1] == ("executeCommand", "asked", "APPROVAL_REQUIRED")
+
+
+async def test_a_run_that_asks_is_recorded_as_asked(fetch: Any, jp_root_dir: Any) -> None:
+    (jp_root_dir / "data").mkdir()
+    run = (await start(fetch, create("a"), shell("rm -rf data/"))).body["runId"]
+    (asked,) = (await fetch("wap/audit", params={"outcome": "asked"})).body["records"]
+    assert (asked["tool"], asked["runId"]) == ("shell", run)
+
+
+@pytest.mark.parametrize(
+    ("claimed", "recorded"),
+    [
+        ("{root}/a/Größe.ipynb", "a/Größe.ipynb"),
+        ("/elsewhere/b.ipynb", "/elsewhere/b.ipynb"),
+        ("x\u202e\u0085y.ipynb", "xy.ipynb"),
+        ("d/" * 300 + "c.ipynb", ("d/" * 300 + "c.ipynb")[-200:]),
+    ],
+)
+async def test_the_notebook_is_recorded_as_claimed(fetch: Any, jp_root_dir: Any, claimed: str, recorded: str) -> None:
+    header = claimed.format(root=jp_root_dir).encode().decode("latin-1")
+    headers = {"X-Wap-Notebook": header, "X-Wap-Session": "kernel-1"}
+    await fetch("wap/api/getWorkspaceInfo", method="POST", body="{}", headers=headers)
+    (record,) = (await fetch("wap/audit")).body["records"]
+    assert (record["notebook"], record["session"]) == (recorded, "kernel-1")
 
 
 async def test_page_by_page(fetch: Any, call: Any) -> None:

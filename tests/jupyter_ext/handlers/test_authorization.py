@@ -16,7 +16,7 @@ from jupyter_ext import openapi
 from tests.support.http_runs import SECONDS
 from tests.support.routes import DOORS, Door
 from tests.support.server_fixtures import FILE
-from wap_kernel.model.caller import Caller
+from wap_kernel.model.caller import Caller, name_os_user
 from wap_kernel.model.errors import WapError
 
 pytestmark = pytest.mark.usefixtures("a_file")
@@ -87,6 +87,11 @@ def _everywhere(status: int, code: str) -> dict[str, tuple[int, str]]:
     return {door.name: (status, code) for door in DOORS}
 
 
+def _to_strangers() -> dict[str, tuple[int, str]]:
+    """403 as Jupyter answers; MCP clients expect 401."""
+    return {door.name: (401 if door.path == "wap/mcp" else 403, "UNAUTHENTICATED") for door in DOORS}
+
+
 def test_the_matrix_covers_every_route_and_method() -> None:
     paths = json.loads(openapi.build_document("/"))["paths"]
     named = {(method.upper(), re.sub(r"{\w+}", "x", path)) for path, item in paths.items() for method in item}
@@ -98,7 +103,7 @@ async def test_without_a_valid_token_every_route_says_unauthenticated(
     fetch: Any, authorization: str, jp_root_dir: Any
 ) -> None:
     answers = await _walk(fetch, Authorization=authorization)
-    assert answers == _everywhere(403, "UNAUTHENTICATED")
+    assert answers == _to_strangers()
     assert [entry.name for entry in jp_root_dir.iterdir()] == [FILE]
 
 
@@ -141,11 +146,11 @@ async def test_what_the_authorizer_refuses_is_recorded(
         recorded.append((tool, error.code.value, caller.user, caller.agent))
 
     monkeypatch.setattr(extension.workspace, "audit_refusal", refused)
-    notes = jp_serverapp.web_app.settings["authorizer"] = Refusal(parent=jp_serverapp)
+    jp_serverapp.web_app.settings["authorizer"] = Refusal(parent=jp_serverapp)
     await _walk(fetch, **{"X-Wap-Agent": "an agent"})
-    tools = [(door.path.rpartition("/")[2], user) for door, (user, _, _) in zip(DOORS, notes.asked, strict=True)]
+    tools = [door.path.rpartition("/")[2] for door in DOORS]
     count = [door.name for door in DOORS].index("POST wap/runs") + 1  # what follows looks at operations, or is none
-    assert recorded == [(tool, "PERMISSION_DENIED", user, "an agent") for tool, user in tools[:count]]
+    assert recorded == [(tool, "PERMISSION_DENIED", name_os_user(), "an agent") for tool in tools[:count]]
 
 
 async def test_the_authorizer_is_asked_once_with_action_and_resource(knock: Any, jp_serverapp: Any) -> None:
@@ -216,4 +221,4 @@ async def test_authentication_also_holds_when_jupyter_lets_strangers_through(fet
     for setting in (True, False):
         jp_serverapp.web_app.settings["allow_unauthenticated_access"] = setting
         answers = await _walk(fetch, Authorization="token wrong")
-        assert answers == _everywhere(403, "UNAUTHENTICATED")
+        assert answers == _to_strangers()

@@ -29,7 +29,7 @@ async def test_mcp_definitions_are_complete(fetch: Any) -> None:
         "openWorldHint": True,
     }
     assert by_name["readFile"]["annotations"]["readOnlyHint"]
-    assert set(by_name["readFile"]["inputSchema"]["properties"]) == {"workspaceRoot", "path"}
+    assert set(by_name["readFile"]["inputSchema"]["properties"]) == {"workspaceRoot", "path", "startLine", "endLine"}
     assert by_name["readFile"]["inputSchema"]["required"] == ["path"]
 
 
@@ -39,9 +39,11 @@ async def test_a_token_may_name_tools_of_any_dialect(fetch: Any) -> None:
         answer = await fetch("wap/tools", params=DIALECT, headers=bearer(minted))
         return [tool["name"] for tool in answer.body["tools"]]
 
-    assert await listed("executeCommand") == ["runCommand", "runOperations", "getRun"]
-    assert await listed("runCommand") == ["runCommand", "runOperations", "getRun"]
-    assert await listed("globFiles") == ["globFiles", "getRun"]
+    runs = ["getRun", "getOutput", "cancelRun"]
+    assert await listed("executeCommand") == ["runCommand", "runOperations", *runs]
+    assert await listed("runCommand") == ["runCommand", "runOperations", *runs]
+    assert await listed("globFiles") == ["globFiles", *runs]
     assert await listed("exploreFiles", "modifyFile") == [
-        *("listFiles", "editFile", "globFiles", "editNotebook", "runOperations", "getRun"),
+        *("listFiles", "editFile", "globFiles", "editNotebook", "runOperations"),
+        *runs,
     ]

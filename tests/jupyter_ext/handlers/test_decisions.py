@@ -212,3 +212,25 @@ async def test_another_server_on_the_same_folder_decides(fetch: Any, jp_root_dir
     assert (await fetch(f"wap/runs/{run}")).body["events"] == message["events"]
     assert (jp_root_dir / "b").exists()
     assert (await decide(fetch, run, "approved", operationId="shell-1")).status == 409
+
+
+def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+
+
+async def test_the_log_warns_of_an_agent_that_waits(fetch: Any, caplog: pytest.LogCaptureFixture) -> None:
+    headers = {"X-Wap-Agent": "cl\u0085aude\u3164".encode().decode("latin-1")}
+    of_claim = (await start(fetch, DELETE, headers=headers)).body["runId"]
+    minted = await mint(fetch, name="an agent")
+    call = json.dumps({"command": "rm -rf data/"})
+    answer = await fetch("wap/api/executeCommand", method="POST", body=call, headers=bearer(minted))
+    of_call = answer.body["details"]["runId"]
+    first, second = (line for line in _warnings(caplog) if "waits for your approval" in line)
+    assert 'the agent "claude\\u3164" waits' in first and f"`%wap approve {of_claim}`" in first
+    assert 'the agent "an agent" waits' in second and f"`wap approve {of_call}`" in second
+    assert "data" not in first + second, "what is asked about is not for the log"
+
+
+async def test_the_log_does_not_warn_of_a_persons_own_run(fetch: Any, caplog: pytest.LogCaptureFixture) -> None:
+    assert (await start(fetch, DELETE)).body["status"] == "awaiting_approval"
+    assert not [line for line in _warnings(caplog) if "approv" in line]

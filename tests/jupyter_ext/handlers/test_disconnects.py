@@ -26,7 +26,7 @@ async def test_a_running_command_is_activity_and_ends_with_the_extension(
         jp_fetch("wap/api/executeCommand", method="POST", body=body, raise_error=False, request_timeout=SECONDS)
     )
     await until(ready.exists)
-    assert extension.current_activity() == {"commands": 1, "runs": 0}
+    assert extension.current_activity() == {"commands": 1, "runs": 0, "approvals": 0}
     await extension.stop_extension()
     assert not _alive(int(ready.read_text()))
     assert extension.current_activity() is None

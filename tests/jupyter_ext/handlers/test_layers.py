@@ -143,7 +143,8 @@ def run_command(request: pytest.FixtureRequest, fetch: Any) -> Caller:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         response = await fetch("wap/mcp", method="POST", body=json.dumps(await opened(headers, call)), headers=headers)
         answer = response.body
-        return answer["result"]["structuredContent"] if "result" in answer else answer["error"]["data"]
+        found = answer["result"]["structuredContent"]
+        return found["error"]["data"] if "error" in found else found
 
     async def opened(headers: dict[str, str], call: dict[str, Any]) -> dict[str, Any]:
         version = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}

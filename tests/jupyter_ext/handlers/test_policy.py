@@ -118,6 +118,23 @@ class TestStandard:
         answer = await call("executeCommand", command="true")
         assert (answer.code, answer.body["details"]["rule"]) == ("APPROVAL_REQUIRED", "confirmationRequired")
 
+    async def test_the_older_keys_ask_and_do_not_shut_the_workspace(self, call: Any, jp_root_dir: Path) -> None:
+        policy, file = jp_root_dir / ".cws-policy.json", jp_root_dir / "a.txt"
+        file.write_text("a\n")
+        policy.write_text('{"confirmationRequired": ["delete", "applyPatch", "task.run"]}')
+        assert (await call("readFile", path="a.txt")).status == 200
+        edits = [{"type": "insert", "afterLine": 0, "newContent": "x"}]
+        for answer in (
+            await call("deleteFile", path="a.txt"),
+            await call("modifyFile", path="a.txt", operations=edits),
+            await call("executeCommand", command="true"),
+        ):
+            assert (answer.code, answer.body["details"]["rule"]) == ("APPROVAL_REQUIRED", "confirmationRequired")
+        assert (await call("writeFile", path="b.txt", content="b")).status == 200
+        policy.write_text('{"confirmationRequired": ["delete", "frobnicate"]}')
+        answer = await call("readFile", path="a.txt")
+        assert answer.code == DENIED and "unknown tool 'frobnicate'" in answer.body["error"]
+
     async def test_timeouts_are_capped_by_the_preset(self, call: Any) -> None:
         assert (await call("getWorkspaceInfo")).body["limits"]["maxTimeoutMs"] == 600_000
 

@@ -86,7 +86,7 @@ def test_a_strangers_100_mb_are_not_kept(live_server: Any, framing: Any, token: 
         client.send(*parts)
         status, answer = client.answer()
     reply = answer["error"]["data"] if route == "mcp" else answer
-    assert (status, reply["code"]) == (403, "UNAUTHENTICATED")
+    assert (status, reply["code"]) == (401 if route == "mcp" else 403, "UNAUTHENTICATED")
     assert live_server.memory("VmHWM") - before < 5 * MB
 
 
@@ -187,9 +187,9 @@ def agents_token(live_server: Any) -> str:
         ("POST", "api/readFile", "wrong", 403),
         ("GET", "events", "wrong", 403),
         ("GET", "runs/x/stream", "wrong", 403),
-        ("GET", "mcp", "wap_unknown", 403),
-        ("DELETE", "mcp", "wrong", 403),
-        ("POST", "mcp", "wrong", 403),
+        ("GET", "mcp", "wap_unknown", 401),
+        ("DELETE", "mcp", "wrong", 401),
+        ("POST", "mcp", "wrong", 401),
         ("GET", "nothing", "wrong", 403),
         ("GET", "nothing", "a-token", 404),
         ("PUT", "policy", "a-token", 405),

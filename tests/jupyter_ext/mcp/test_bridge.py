@@ -50,11 +50,11 @@ async def test_a_forgotten_session_is_begun_anew(mcp_url: str, jp_serverapp: Any
         assert "result" in await bridge.ask(INITIALIZE)
         await bridge.say({"jsonrpc": "2.0", "method": "notifications/initialized"})
         assert "result" in await bridge.ask(request("tools/list", 1))
-        sessions = await extension.mcp.sessions()
-        (name,) = sessions._server_instances
-        await sessions._discard_session(name, sessions._server_instances[name])
+        sessions = extension.open_mcp()
+        (session,) = sessions._sessions.values()
+        sessions.end(session)
         for number in (2, 3):
             call = request("tools/call", number, name="getWorkspaceInfo", arguments={})
             answered = await bridge.ask(call)
             assert answered["result"]["structuredContent"]["root"] == extension.runner.workspace.root
-        assert sessions.open == 1 and name not in sessions._server_instances
+        assert sessions.open == 1 and session.id not in sessions._sessions

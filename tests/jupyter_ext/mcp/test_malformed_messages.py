@@ -1,4 +1,4 @@
-"""Messages that no client should send: the SDK refuses them before any handler sees them, and still says what to do."""
+"""Messages that no client should send are refused, and the error says what to do."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ BODIES = [
     (b'{"jsonrpc": "2.0", "id": 5, "method": "ping", "params": {"a": "cut \\ud83d"}}', -32700),
     (b'{"jsonrpc": "2.0", "id": 16,', -32700),
     (b'{"jsonrpc": "2.0", "id": 5, "method": "ping", "params": {"a": "\xff"}}', -32700),
-    (b"[]", -32602),
+    (b"[]", -32600),
 ]
 
 
@@ -104,7 +104,7 @@ LISTED = _sent("tools/list", {"_meta": ENVELOPE})
 REFUSED: list[tuple[Any, dict[str, str], int, str, str]] = [
     (_sent("tools/list", {}), HEADERS, -32602, "INVALID_ARGUMENT", "2026-07-28"),
     (LISTED, {**HEADERS, "Mcp_Method": "ping"}, -32020, "INVALID_ARGUMENT", "Mcp-Method"),
-    (LISTED, {**HEADERS, "Mcp_Protocol_Version": "2099-01-01"}, -32020, "INVALID_ARGUMENT", "headers"),
+    (LISTED, {**HEADERS, "Mcp_Protocol_Version": "2099-01-01"}, -32020, "INVALID_ARGUMENT", "Mcp-Protocol-Version"),
     (_sent("tools/list", {}), {}, -32600, "INVALID_ARGUMENT", "initialize"),
     (_sent("tools/list", {}), {"Mcp_Session_Id": "gone"}, -32600, "NOT_FOUND", "initialize"),
     (_sent("tools/list", {}), {"Content_Type": "text/plain"}, -32600, "INVALID_ARGUMENT", "Content-Type"),
@@ -115,7 +115,7 @@ REFUSED: list[tuple[Any, dict[str, str], int, str, str]] = [
 
 
 @pytest.mark.parametrize(("body", "headers", "number", "code", "word"), REFUSED)
-async def test_what_the_sdk_refuses_says_what_to_do(
+async def test_a_refusal_says_what_to_do(
     post: Post, body: Any, headers: dict[str, str], number: int, code: str, word: str
 ) -> None:
     refusal = await post(body, **headers)

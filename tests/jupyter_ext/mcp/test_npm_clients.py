@@ -1,4 +1,7 @@
-"""MCP programs from npm: the TypeScript client, the conformance suite and the inspector."""
+"""MCP programs from npm: the TypeScript client, the conformance suite and the inspector.
+
+The suite here is 0.1.16, which knows nothing of 2026-07-28; test_conformance.py has the next one.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import json
 import os
 import re
 import shutil
-import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,12 +17,12 @@ from typing import Any
 import pytest
 
 from tests.support import mcp_calls
-from tests.support.server_processes import LiveServer, start_server
+from tests.support.conformance_suite import find_troubles, list_passed, run_scenarios, run_suite
+from tests.support.node_programs import MODULES, run_node
+from tests.support.server_processes import PYTHON_PATH, LiveServer, Place, start_server
 from wap_kernel.dialects.coding_environment.tools import TOOLS
 
-MODULES = Path(__file__).parents[2] / "node_modules"
 PACKAGES = MODULES / "@modelcontextprotocol"
-SECONDS = 120
 
 APPLY = (
     *("server-initialize", "ping", "logging-set-level", "completion-complete", "tools-list", "resources-list"),
@@ -55,28 +58,10 @@ DO_NOT_APPLY = {
 }
 
 
-def _node(oldest: int) -> str:
-    """A Node.js that is new enough: npm's own package of it, or the system's."""
-    for candidate in (*MODULES.glob("node-*/bin/node"), shutil.which("node")):
-        if candidate is None:
-            continue
-        version = subprocess.run([candidate, "--version"], capture_output=True, text=True, check=True, timeout=SECONDS)
-        if int(version.stdout.removeprefix("v").split(".")[0]) >= oldest:
-            return str(candidate)
-    pytest.skip(f"needs Node.js {oldest}")
-
-
 def _package(name: str) -> Path:
     if not (PACKAGES / name / "package.json").exists():
         pytest.skip(f"@modelcontextprotocol/{name} is not installed: scripts/setup.sh test")
     return PACKAGES / name
-
-
-def _run(*command: str | Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "NO_COLOR": "1"}
-    return subprocess.run(
-        [str(word) for word in command], capture_output=True, text=True, timeout=SECONDS, env=environment
-    )
 
 
 @pytest.fixture(scope="module")
@@ -85,46 +70,63 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
         yield started
 
 
-def test_the_typescript_client_does_everything(server: LiveServer, tmp_path: Path) -> None:
+@pytest.fixture(params=["http", "folder", "bridge"])
+def way(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[dict[str, Any], Path]]:
+    """The way to a workspace, as the client's program expects it, and the workspace's folder."""
+    if request.param == "folder":
+        place = Place(tmp_path)
+        yield build_command(str(place.root), environment=place.environment), place.root
+        return
+    server: LiveServer = request.getfixturevalue("server")
+    if request.param == "http":
+        yield {"url": f"{server.url}wap/mcp", "token": server.token}, server.root
+    else:
+        environment = {**os.environ, "PYTHONPATH": PYTHON_PATH, "WAP_TOKEN": server.token}
+        yield build_command("--url", server.url, environment=environment), server.root
+    for path in server.root.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def build_command(*where: str, environment: dict[str, str]) -> dict[str, Any]:
+    return {"command": sys.executable, "args": ["-m", "wap_kernel.cli", "mcp", *where], "env": environment}
+
+
+def test_the_typescript_client_does_everything(way: tuple[dict[str, Any], Path], tmp_path: Path) -> None:
     _package("sdk")
-    script, calls = Path(__file__).parents[2] / "support" / "mcp_client.mjs", tmp_path / "calls.json"
+    given, root = way
+    script = Path(__file__).parents[2] / "support" / "mcp_client.mjs"
+    way_file, calls = tmp_path / "way.json", tmp_path / "calls.json"
+    way_file.write_text(json.dumps(given))
     calls.write_text(json.dumps(mcp_calls.CALLS))
-    mcp_calls.prepare(server.root)
-    ended = _run(_node(18), script, MODULES, f"{server.url}wap/mcp", server.token, calls)
-    (server.root / ".cws-policy.json").unlink(missing_ok=True)
+    mcp_calls.prepare(root)
+    ended = run_node(18, script, MODULES, way_file, calls)
     assert ended.returncode == 0, ended.stderr
     output: dict[str, Any] = json.loads(ended.stdout)
-    assert (output["server"], output["tools"], output["info"]) == ("wap", list(TOOLS), str(server.root))
+    assert (output["server"], output["tools"], output["info"]) == ("wap", list(TOOLS), str(root))
     mcp_calls.compare(output["calls"])
     assert (output["updated"], output["resource"], output["prompts"]) == (True, "seen\n", 2)
-    assert (output["progress"], output["cancelled"], output["both"], output["resumed"]) == (
-        True,
-        True,
-        [0, 0],
-        "resumed\n",
-    )
+    assert (output["progress"], output["cancelled"], output["both"]) == (True, [True, True], [0, 0])
+    assert output.get("resumed") == ("resumed\n" if "url" in given else None)
     assert output["agreed"] == ["hi\n", True]
     assert output["declined"] == [[-32005, "APPROVAL_REQUIRED"], True]
 
 
-def _conformance(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return _run(_node(22), _package("conformance") / "dist" / "index.js", *arguments)
-
-
 def test_every_conformance_scenario_is_known() -> None:
-    listed = _conformance("list").stdout.partition("Client scenarios")[0]
+    _package("conformance")
+    listed = run_suite(MODULES, "list").stdout.partition("Client scenarios")[0]
     found = set(re.findall(r"^\s+- ([\w-]+)", listed, re.MULTILINE))
     assert found == {*APPLY, *DO_NOT_APPLY}
 
 
-@pytest.mark.parametrize("scenario", APPLY)
-def test_conformance(server: LiveServer, scenario: str) -> None:
-    """The suite sends no header of ours, so the token goes in the address, as Jupyter has it."""
+@pytest.mark.parametrize("version", ["2025-03-26", "2025-06-18", "2025-11-25"])
+def test_conformance(server: LiveServer, tmp_path: Path, version: str) -> None:
+    _package("conformance")
     (server.root / "a.txt").write_text("a\n")
-    url = f"{server.url}wap/mcp?token={server.token}"
-    ended = _conformance("server", "--url", url, "--scenario", scenario)
-    passed = re.search(r"Passed: (\d+)/(\d+), 0 failed, 0 warnings", ended.stdout)
-    assert ended.returncode == 0 and passed and int(passed[1]) >= 1, ended.stdout + ended.stderr
+    found = run_scenarios(MODULES, server, tmp_path, version, "--suite", "all")
+    assert set(found) == {*APPLY, *DO_NOT_APPLY}
+    for scenario in APPLY:
+        checks = found[scenario]
+        assert list_passed(checks) and not find_troubles(checks), checks
 
 
 def test_the_inspector_lists_and_calls_the_tools(server: LiveServer) -> None:
@@ -134,7 +136,7 @@ def test_the_inspector_lists_and_calls_the_tools(server: LiveServer) -> None:
     def inspect(*arguments: str) -> Any:
         where = ("--cli", f"{server.url}wap/mcp", "--transport", "http")
         header = ("--header", f"Authorization: Bearer {server.token}")
-        ended = _run(_node(22), launcher, *where, *header, *arguments)
+        ended = run_node(22, launcher, *where, *header, *arguments)
         assert ended.returncode == 0, ended.stdout + ended.stderr
         return json.loads(ended.stdout)
 

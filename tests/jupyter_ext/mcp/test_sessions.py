@@ -27,12 +27,13 @@ from tests.support.mcp_clients import (
     request,
     within_time,
 )
-from wap_kernel.dialects.mcp.http.sessions import McpSessions
+from wap_kernel.dialects.mcp.http.sessions import BEGIN
 from wap_kernel.model.limits import MCP_MAX_SESSIONS_PER_CREDENTIAL
 
 __all__ = ["connect", "mcp_url", "post"]
 
 VERSION = {"Mcp-Protocol-Version": "2025-11-25"}
+NOT_FOUND = f"Session not found. The session has ended, or is another's. {BEGIN}"
 
 
 async def _open(post: Post, **headers: str) -> str:
@@ -54,13 +55,19 @@ def _events(text: str) -> list[dict[str, str]]:
 async def test_a_session_is_used_and_ended(post: Post, extension: Any) -> None:
     session = await _open(post)
     listed = await post(request("tools/list"), Mcp_Session_Id=session)
-    assert listed.headers["Content-Type"].startswith("text/event-stream")
-    (event,) = [event for event in _events(listed.text) if event.get("data")]
-    assert json.loads(event["data"])["result"]["tools"]
+    assert listed.headers["Content-Type"] == "application/json", "nothing but the answer is sent"
+    assert listed.json()["result"]["tools"]
+    written = await post(
+        request("tools/call", name="writeFile", arguments={"path": "a", "contents": ""}), Mcp_Session_Id=session
+    )
+    assert written.headers["Content-Type"] == "text/event-stream", "a log message comes before the answer"
+    first, logged, answered = _events(written.text)
+    assert first["id"] and first["retry"] and "notifications/message" in logged["data"]
+    assert json.loads(answered["data"])["result"]["structuredContent"]["path"] == "a"
     assert (await post(b"", "DELETE", Mcp_Session_Id=session)).status_code == 200
     gone = await post(request("tools/list"), Mcp_Session_Id=session)
-    assert (gone.status_code, gone.json()["error"]["message"]) == (404, "Session not found")
-    assert (await extension.mcp.sessions()).open == 0
+    assert (gone.status_code, gone.json()["error"]["message"]) == (404, NOT_FOUND)
+    assert extension.open_mcp().open == 0
 
 
 async def test_a_session_opens_only_to_the_credential_that_began_it(post: Post, fetch: Any) -> None:
@@ -68,7 +75,7 @@ async def test_a_session_opens_only_to_the_credential_that_began_it(post: Post, 
     session = await _open(post, **bearer(one))
     for headers in (bearer(other), {}):
         stolen = await post(request("tools/list"), Mcp_Session_Id=session, **headers)
-        assert (stolen.status_code, stolen.json()["error"]["message"]) == (404, "Session not found")
+        assert (stolen.status_code, stolen.json()["error"]["message"]) == (404, NOT_FOUND)
         assert (await post(b"", "DELETE", Mcp_Session_Id=session, **headers)).status_code == 404
     assert (await post(request("ping"), Mcp_Session_Id=session, **bearer(one))).status_code == 200
 
@@ -78,7 +85,7 @@ async def test_a_revoked_token_ends_the_use_of_its_session(post: Post, fetch: An
     session = await _open(post, **bearer(token))
     await jp_fetch(f"wap/tokens/{token['id']}", method="DELETE")
     refused = await post(request("ping"), Mcp_Session_Id=session, **bearer(token))
-    assert (refused.status_code, refused.json()["error"]["data"]["code"]) == (403, "UNAUTHENTICATED")
+    assert (refused.status_code, refused.json()["error"]["data"]["code"]) == (401, "UNAUTHENTICATED")
 
 
 @pytest.mark.parametrize("revoked", [True, False])
@@ -176,7 +183,8 @@ async def test_an_answer_to_a_question_that_is_none_is_a_no(
             for action in ("maybe", "accept") if message.get("method") == "elicitation/create" else ():
                 reply = {"action": action, "content": {"confirm": True}}
                 await post({"jsonrpc": "2.0", "id": message["id"], "result": reply}, Mcp_Session_Id=session)
-    assert (message["error"]["code"], message["error"]["data"]["declined"]) == (-32005, True)
+    error = message["result"]["structuredContent"]["error"]
+    assert (error["code"], error["data"]["declined"]) == (-32005, True)
     assert not (jp_root_dir / "a.txt").exists()
     assert not [record for record in caplog.records if record.exc_info]
 
@@ -191,6 +199,7 @@ async def test_events_of_another_session_are_not_replayed(
 ) -> None:
     (jp_root_dir / "secret.txt").write_text("a secret")
     one, other = await _open(post), await _open(post)
+    await post(request("logging/setLevel", 6, level="debug"), Mcp_Session_Id=one)  # so that the answer is a stream
     read = request("tools/call", 7, name="readFile", arguments={"path": "secret.txt"})
     answered = await post(read, Mcp_Session_Id=one, **{"Mcp_Protocol_Version": "2025-11-25"})
     first = _events(answered.text)[0]["id"]
@@ -219,6 +228,7 @@ async def test_the_official_client_comes_back_by_itself(
         await until((jp_root_dir / "begun").exists)
         # Not what came before the call, nor the stream that a client opens for whatever it may be told.
         (calling,) = [one for one in handlers if one.request.method == "POST" and not one._finished]
+        await until(lambda: calling._headers_written)  # with the position to resume from
         calling.request.connection.stream.close()  # type: ignore[union-attr]
         await until(lambda: any("Last-Event-ID" in one.request.headers for one in handlers))
         (jp_root_dir / "go").touch()
@@ -231,14 +241,14 @@ async def test_a_thousand_abandoned_sessions_leave_room(post: Post, extension: A
     for _ in range(10):
         opened = await asyncio.gather(*(post(INITIALIZE, **agent) for _ in range(100)))
         assert {response.status_code for response in opened} == {200}
-    sessions = await extension.mcp.sessions()
+    sessions = extension.open_mcp()
     assert sessions.open == MCP_MAX_SESSIONS_PER_CREDENTIAL + 1
     assert (await post(request("ping"), Mcp_Session_Id=mine)).status_code == 200  # of somebody else, though older
     assert (await fetch("wap/tools")).status == 200
 
 
 async def test_when_all_sessions_are_taken_the_longest_idle_one_goes(post: Post, extension: Any) -> None:
-    sessions = await extension.mcp.sessions()
+    sessions = extension.open_mcp()
     sessions.max_sessions = 3
     first, second, third = [await _open(post) for _ in range(3)]
     assert (await post(request("ping"), Mcp_Session_Id=first)).status_code == 200
@@ -250,17 +260,17 @@ async def test_when_all_sessions_are_taken_the_longest_idle_one_goes(post: Post,
 async def test_a_session_in_use_is_not_ended_for_another(
     post: Post, extension: Any, mcp_url: str, jp_auth_header: dict[str, str]
 ) -> None:
-    sessions = await extension.mcp.sessions()
+    sessions = extension.open_mcp()
     sessions.max_sessions = 1
     session = await _open(post)
     async with _streaming(mcp_url, "GET", {**jp_auth_header, "Mcp-Session-Id": session}):
         refused = await post(INITIALIZE)
-    assert (refused.status_code, refused.json()["error"]["message"]) == (503, "Too many open sessions")
+    assert (refused.status_code, refused.json()["error"]["data"]["code"]) == (503, "RATE_LIMITED")
 
 
 async def test_an_idle_session_ends(post: Post, extension: Any) -> None:
-    sessions: McpSessions = await extension.mcp.sessions()
-    sessions.session_idle_timeout = 0.05
+    sessions = extension.open_mcp()
+    sessions.idle_seconds = 0.05
     session = (await post(INITIALIZE)).headers["Mcp-Session-Id"]  # a second request might come too late already
     await until(lambda: sessions.open == 0)
     assert (await post(request("ping"), Mcp_Session_Id=session)).status_code == 404

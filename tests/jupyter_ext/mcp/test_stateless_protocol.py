@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,35 @@ async def test_who_takes_no_events_gets_json_whatever_is_told_on_the_way(post: P
     answered = await post(call, **_headers("tools/call", "application/json", Mcp_Name="runCommand"))
     assert (answered.status_code, answered.headers["Content-Type"]) == (200, "application/json")
     assert answered.json()["result"]["structuredContent"]["exitCode"] == 0
+
+
+async def test_nothing_is_logged_unless_the_request_wants_it(post: Post) -> None:
+    bodies = []
+    for meta in (ENVELOPE, {**ENVELOPE, "io.modelcontextprotocol/logLevel": "info"}):
+        call = request("tools/call", name="runCommand", arguments={"command": "true"}, _meta=meta)
+        answered = await post(call, **_headers("tools/call", BOTH, Mcp_Name="runCommand"))
+        assert answered.status_code == 200
+        bodies.append(answered.text)
+    assert ["notifications/message" in body for body in bodies] == [False, True]
+
+
+async def test_a_prompt_is_the_answer_and_no_request_of_the_server(post: Post, jp_root_dir: Path) -> None:
+    (jp_root_dir / ".cws-policy.json").write_text('{"confirmationRequired": ["runCommand"]}')
+    capabilities = {"elicitation": {}}
+    meta = {**ENVELOPE, "io.modelcontextprotocol/clientCapabilities": capabilities, "progressToken": "p"}
+    call = request("tools/call", name="runCommand", arguments={"command": "true"}, _meta=meta)
+    answered = await post(call, **_headers("tools/call", BOTH, Mcp_Name="runCommand"))
+    (message,) = _read_messages(answered)
+    assert message["id"] == call["id"]
+    assert message["result"]["resultType"] == "input_required"
+
+
+def _read_messages(answered: Any) -> list[dict[str, Any]]:
+    """Return the messages of a response, in JSON or as events."""
+    if answered.headers["Content-Type"] == "application/json":
+        return [answered.json()]
+    lines = answered.text.splitlines()
+    return [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: {")]
 
 
 async def test_who_takes_no_events_cannot_listen_and_is_told_why(post: Post) -> None:

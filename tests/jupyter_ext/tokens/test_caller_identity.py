@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 from jupyter_server.auth import Authorizer, IdentityProvider, User
 
+from jupyter_ext.identity import name_person
 from tests.support.agent_tokens import bearer, mint, use
+from tests.support.http_runs import create, start
 from tests.support.server_fixtures import FILE
+from wap_kernel.model.caller import name_os_user
 
 pytestmark = pytest.mark.usefixtures("a_file")
 
@@ -32,6 +35,33 @@ async def test_the_audit_names_the_token_as_the_agent(fetch: Any, state: sqlite3
         ("writeFile", None, *who),
         ("writeFile", "ok", *who),
     ]
+
+
+async def test_the_servers_token_is_one_user_in_the_audit_in_runs_and_in_tokens(
+    fetch: Any, call: Any, state: sqlite3.Connection
+) -> None:
+    await mint(fetch)
+    for _ in range(2):
+        await call("readFile", path=FILE)
+    await start(fetch, create("new.txt"))
+    (listed,) = (await fetch("wap/tokens")).body["tokens"]
+    assert listed["createdBy"] == name_os_user()
+    records = (await fetch("wap/audit")).body["records"]
+    assert {record["user"] for record in records} == {name_os_user()} and len(records) == 4
+    stored = [json.loads(caller)["user"] for (caller,) in state.execute("SELECT caller FROM runs")]
+    assert stored == [name_os_user()]
+
+
+@pytest.mark.parametrize(
+    ("user", "is_named"),
+    [
+        (User("ada"), True),
+        (User("0" * 32, name="Ada"), True),  # a provider that numbers its users
+        (User("0" * 32, name="Anonymous Io"), False),
+    ],
+)
+def test_a_person_keeps_their_name(user: User, is_named: bool) -> None:
+    assert name_person(user) == (user.username if is_named else name_os_user())
 
 
 class Notes(Authorizer):
@@ -62,9 +92,9 @@ async def test_the_authorizer_is_asked_about_tokens(fetch: Any, notes: Notes) ->
 
 async def test_the_authorizer_is_asked_about_an_agent_as_the_person_who_minted(fetch: Any, notes: Notes) -> None:
     minted = await mint(fetch)
-    person = notes.asked.pop()[0]
+    notes.asked.clear()
     assert (await use(fetch, minted, "readFile", path=FILE)).status == 200
-    assert notes.asked == [(person, "read", "wap")]
+    assert notes.asked == [(name_os_user(), "read", "wap")]
     notes.refused = "execute"
     assert (await use(fetch, minted, "executeCommand", command="true")).code == "PERMISSION_DENIED"
 

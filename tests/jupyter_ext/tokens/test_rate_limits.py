@@ -17,6 +17,7 @@ import pytest
 from jupyter_ext.tokens.rate_limits import COMMAND_WINDOW_SECONDS, RateLimiter, RateLimits
 from jupyter_ext.tokens.store import AgentTokenStore
 from tests.support.agent_tokens import another_server, bearer, mint, use
+from wap_kernel.model.caller import Caller
 from wap_kernel.model.edits import DeleteLines, InsertLines, RegexReplace, ReplaceLines
 from wap_kernel.model.errors import Conflict, RateLimited
 from wap_kernel.model.git.operations import GitChange, GitRead, GitTransfer
@@ -28,7 +29,11 @@ READ = ReadFile(path="a")
 
 
 def _token(**limits: int) -> Any:
-    return SimpleNamespace(id="t", limits=RateLimits(**limits))
+    return SimpleNamespace(id="t", limits=RateLimits(**limits), to_caller=lambda: Caller(token="t"))
+
+
+async def _measure_copy(operation: CopyFile, _: Caller) -> int:
+    return len(operation.source)
 
 
 def _write(size: int) -> Operation:
@@ -51,7 +56,7 @@ class Clock:
 async def _rates(folder: Path, clock: Clock) -> AsyncIterator[RateLimiter]:
     tokens = AgentTokenStore(open_state_dir(str(folder / "state")), "w", logging.getLogger("test"))
     try:
-        yield RateLimiter(tokens, clock=clock, now=clock.now)
+        yield RateLimiter(tokens, _measure_copy, clock=clock, now=clock.now)
     finally:
         await tokens.close()
 
@@ -149,6 +154,14 @@ async def test_bytes_a_day_of_utc(tmp_path: Path) -> None:
         assert (await _refused(rates, token, _write(1)))[0] == "bytesWrittenPerDay"
 
 
+async def test_a_copy_counts_as_what_it_copies(tmp_path: Path) -> None:
+    token = _token(bytes_written_per_day=5)
+    async with _rates(tmp_path, Clock()) as rates:
+        copy = CopyFile(source="four", destination="b")
+        await _do(rates, token, copy)
+        assert (await _refused(rates, token, copy))[0] == "bytesWrittenPerDay"
+
+
 async def test_bytes_survive_a_restart(tmp_path: Path) -> None:
     token, clock = _token(bytes_written_per_day=10), Clock()
     async with _rates(tmp_path, clock) as rates:
@@ -226,6 +239,23 @@ async def test_bytes_over_http(fetch: Any, jp_root_dir: Any, extension: Any) -> 
     async with another_server(jp_root_dir) as ask:
         status, answer = await ask("POST", "wap/api/writeFile", {"path": "d", "content": "x"}, bearer(minted))
         assert (status, answer["code"]) == (429, "RATE_LIMITED")
+
+
+async def test_a_copy_counts_over_http(fetch: Any, jp_root_dir: Any) -> None:
+    minted = await mint(fetch, limits={"bytesWrittenPerDay": 10})
+    (jp_root_dir / "six").write_text("123456")
+    assert (await use(fetch, minted, "copyFile", source="missing", destination="a")).code == "FILE_NOT_FOUND"
+    assert (await use(fetch, minted, "copyFile", source="six", destination="a")).status == 200
+    refused = await use(fetch, minted, "copyFile", source="six", destination="b")
+    assert (refused.code, refused.body["details"]["limit"]) == ("RATE_LIMITED", "bytesWrittenPerDay")
+    assert not (jp_root_dir / "b").exists()
+
+
+async def test_the_size_of_a_denied_file_does_not_show_in_the_limit(fetch: Any, jp_root_dir: Any) -> None:
+    policy = {"filesystem": {"deniedPaths": ["secret"]}}
+    minted = await mint(fetch, limits={"bytesWrittenPerDay": 1}, policy=policy)
+    (jp_root_dir / "secret").write_text("more than the limit")
+    assert (await use(fetch, minted, "copyFile", source="secret", destination="a")).code == "PERMISSION_DENIED"
 
 
 async def test_commands_over_http(fetch: Any, monkeypatch: pytest.MonkeyPatch, extension: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from jupyter_ext.tokens.store import AgentTokenStore
-from jupyter_ext.tool_definitions import list_tool_names
+from jupyter_ext.tool_definitions import FORMATS, list_tool_names
 from tests.support.agent_tokens import bearer, mint, use
 from tests.support.server_fixtures import FILE
 from wap_kernel.dialects.wap import tools as wap
@@ -150,13 +150,14 @@ async def test_without_tools_named_it_opens_all(fetch: Any) -> None:
     assert (await use(fetch, minted, "getWorkspaceInfo")).status == 200
 
 
-@pytest.mark.parametrize("chosen_format", ["mcp", "openai", "anthropic"])
+@pytest.mark.parametrize("chosen_format", FORMATS)
 async def test_the_tools_listed_are_those_of_the_scope(fetch: Any, chosen_format: str) -> None:
     minted = await mint(fetch, tools=["writeFile", "readFile"])
     listed = await fetch("wap/tools", params={"format": chosen_format}, headers=bearer(minted))
-    assert [tool.get("function", tool)["name"] for tool in listed.body["tools"]] == ["readFile", "writeFile"]
+    names = [tool.get("function", tool)["name"] for tool in listed.body["tools"]]
+    assert names == ["readFile", "writeFile", "runOperations"]
     everything = await fetch("wap/tools", headers=bearer(await mint(fetch)))
-    assert [tool["name"] for tool in everything.body["tools"]] == list(wap.TOOLS)
+    assert [tool["name"] for tool in everything.body["tools"]] == [*wap.TOOLS, "runOperations"]
 
 
 async def test_unknown_addresses_and_tools_are_as_for_people(fetch: Any) -> None:
@@ -190,3 +191,30 @@ async def test_a_policy_that_this_version_cannot_read_refuses_everything(
     state.commit()
     (layer,) = (await tokens.verify(minted["token"])).scope.layers
     assert layer.broken
+
+
+async def test_null_and_whole_numbers_are_read_in_limits_as_everywhere(fetch: Any) -> None:
+    minted = await mint(fetch, limits={"commandsPerMinute": None, "concurrentOperations": 3.0})
+    assert (minted["limits"]["commandsPerMinute"], minted["limits"]["concurrentOperations"]) == (60, 3)
+
+
+@pytest.mark.parametrize(
+    ("profile", "opens", "closes"),
+    [
+        ("read", ["readFile", "exploreFiles", "searchFiles"], ["writeFile", "modifyFile", "executeCommand"]),
+        ("edit", ["readFile", "writeFile", "modifyFile", "moveFile"], ["executeCommand"]),
+        ("notebook", ["readNotebook", "modifyNotebook"], ["writeFile", "executeCommand"]),
+        ("all", ["readFile", "executeCommand"], []),
+    ],
+)
+async def test_a_profile_stands_for_its_tools(fetch: Any, profile: str, opens: list[str], closes: list[str]) -> None:
+    headers = bearer(await mint(fetch, profile=profile))
+    for name in (*opens, *closes):
+        answer = await fetch(f"wap/api/{name}", method="POST", body="{}", headers=headers)
+        assert (answer.code == "PERMISSION_DENIED") is (name in closes), name
+
+
+async def test_a_profile_goes_without_tools(fetch: Any) -> None:
+    for fields in ({"profile": "read", "tools": ["readFile"]}, {"profile": "none"}):
+        answer = await fetch("wap/tokens", method="POST", body=json.dumps({"name": "a", **fields}))
+        assert answer.code == "INVALID_ARGUMENT"

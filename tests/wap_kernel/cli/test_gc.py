@@ -26,8 +26,8 @@ def state(tmp_path: Path) -> Path:
     connection = schema.connect(str(folder))
     connection.execute(
         "INSERT INTO runs (id, workspace, status, caller, asker, dialect, options, operations, count, started_at,"
-        " completed_at) VALUES ('r', 'w', 'completed', '{}', '', 'd', '{}', '[]', 0, ?1, ?1)",
-        (LONG_AGO,),
+        " completed_at) VALUES ('r', 'w', 'completed', '{}', '', 'd', '{}', '[]', 0, ?, ?)",
+        (LONG_AGO, LONG_AGO),
     )
     row = {**dict.fromkeys(hash_chain.COLUMNS), "operation_id": "o", "phase": "outcome", "operation": "readFile"}
     row |= {"workspace": "w", "user": "me", "summary": "{}", "outcome": "ok"}

@@ -66,8 +66,15 @@ def test_a_failure_is_one_line_with_what_to_do(capsys: pytest.CaptureFixture[str
     )
 
 
-def test_nothing_at_all_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_at_all_is_a_call_for_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main([]) == 0
+    assert "usage: wap" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("name", "status"), [("approve", main.NOT_RUN), ("audit", main.USAGE_ERROR)])
+def test_a_wrong_option(name: str, status: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """2 of a sub-command for runs says that a run waits for approval."""
     with pytest.raises(SystemExit) as ended:
-        main.main([])
-    assert ended.value.code == main.USAGE_ERROR
-    assert "usage: wap" in capsys.readouterr().err
+        main.main([name, "--nonsense"])
+    assert ended.value.code == status
+    assert f"usage: wap {name}" in capsys.readouterr().err

@@ -6,7 +6,6 @@ import asyncio
 import json
 import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
@@ -16,10 +15,9 @@ from typing import Any
 import mcp_types as types
 import pytest
 from mcp import Client, StdioServerParameters
-from mcp.shared.exceptions import MCPError
 
 from tests.support import mcp_calls
-from tests.support.mcp_clients import ERAS, LEGACY, answer
+from tests.support.mcp_clients import ERAS, LEGACY, answer, find_refusal, refused
 from tests.support.mcp_lines import SECONDS, Process, server, shared, start, token_file, where
 from tests.support.server_processes import LiveServer, Place
 
@@ -62,9 +60,7 @@ def test_a_client_works_over_stdio(connect: Connect, shared: Place, mode: str) -
             ran = answer(await client.call_tool("runCommand", {"command": "cat", "args": ["a.txt"]}))
             assert ran["stdout"] == "one\n"
             assert (await client.list_prompts()).prompts
-            with pytest.raises(MCPError) as caught:
-                await client.call_tool("readFile", {"path": "../outside"})
-            assert caught.value.code == -32001
+            assert (await refused(client.call_tool("readFile", {"path": "../outside"}))).code == -32001
 
     asyncio.run(work())
 
@@ -92,11 +88,8 @@ def test_the_user_is_asked_over_stdio(connect: Connect, shared: Place, mode: str
 
     async def work() -> str | int:
         async with connect(mode, elicitation_callback=user) as client:
-            try:
-                result = await client.call_tool("runCommand", {"command": "echo", "args": ["hi"]})
-                return str(answer(result)["stdout"])
-            except MCPError as error:
-                return error.code
+            result = await client.call_tool("runCommand", {"command": "echo", "args": ["hi"]})
+            return find_refusal(result).code if result.is_error else str(answer(result)["stdout"])
 
     assert asyncio.run(work()) == ("hi\n" if agrees else -32005)
     assert "echo hi" in asked[0]
@@ -176,7 +169,7 @@ async def _gone(pid: int) -> None:
 def test_it_ends_with_its_client_and_so_does_its_command(
     start: Callable[..., Process], shared: Place, where: list[str], how: str
 ) -> None:
-    server = start(*where)
+    server = start(*where, "--grace", "0")
     server.initialize()
     arguments = {"command": "sh", "args": ["-c", "echo $$ >pid; sleep 1000"]}
     server.send("tools/call", 1, name="runCommand", arguments=arguments)
@@ -246,9 +239,38 @@ def test_wrong_arguments_are_said_so(start: Callable[..., Process], arguments: l
     assert "Traceback" not in err
 
 
-def test_importing_the_command_does_not_load_the_sdk() -> None:
-    code = (
-        "import wap_kernel.cli.mcp, jupyter_ext.app, sys; print([m for m in sys.modules if m.split('.')[0] == 'mcp'])"
-    )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS, check=True)
-    assert out.stdout.strip() == "[]"
+def test_requests_before_the_end_of_standard_input_are_answered(
+    start: Callable[..., Process], shared: Place, where: list[str]
+) -> None:
+    """A pipe ends before the answers have come: `printf ... | wap mcp`."""
+    server = start(*where, "--grace", str(SECONDS))
+    server.send("initialize", 0, protocolVersion="2025-11-25", capabilities={}, clientInfo={"name": "a", "version": ""})
+    server.send("notifications/initialized")
+    script = "touch begun; until [ -e go ]; do sleep 0.01; done; echo done"
+    server.send("tools/call", 1, name="runCommand", arguments={"command": "sh", "args": ["-c", script]})
+    server.send("tools/call", 2, name="getWorkspaceInfo", arguments={})
+    assert server.process.stdin is not None
+    server.process.stdin.close()
+    answers = {message["id"]: message for message in map(json.loads, _release(server, shared.root)) if "id" in message}
+    assert set(answers) == {0, 1, 2}
+    assert answers[1]["result"]["structuredContent"]["stdout"] == "done\n"
+    assert server.end()[0] == 0
+
+
+def _release(server: Process, root: Path) -> Iterator[str]:
+    """Let the command end once the other answers are there, and yield all lines."""
+    assert server.process.stdout is not None
+    for line in server.process.stdout:
+        yield line
+        if '"id":2' in line:
+            (root / "go").touch()
+
+
+def test_a_profile_offers_fewer_tools(start: Callable[..., Process], where: list[str]) -> None:
+    server = start(*where, "--profile", "read")
+    server.initialize()
+    server.send("tools/list", 1)
+    names = {tool["name"] for tool in server.answer(1)["result"]["tools"]}
+    assert "readFile" in names and not names & {"writeFile", "runCommand", "git"}
+    server.send("tools/call", 2, name="writeFile", arguments={"path": "a", "contents": ""})
+    assert server.answer(2)["error"]["data"]["code"] == "NOT_FOUND"

@@ -66,7 +66,7 @@ def test_a_batch_is_shown_event_by_event(where: list[str], run: Run, shared: Pla
         {"type": "shell", "command": "cat b.txt; printf 'x\\033[2J' >&2; exit 3"},
         {"type": "deleteFile", "path": "b.txt"},
     )
-    assert status == 0, err
+    assert status == 1, err  # two operations failed
     lines = out.splitlines()
     assert lines[:5] == [
         "ok      message hello",
@@ -93,19 +93,25 @@ def test_json_has_the_events_and_the_message_last(where: list[str], run: Run) ->
     assert (message["protocolVersion"], message["status"]) == ("1.0", "completed")
 
 
-def test_what_asks_ends_with_3_and_says_how_to_decide(
+def test_what_asks_ends_with_2_and_says_how_to_decide(
     where: list[str], run: Run, shared: Place, server: LiveServer
 ) -> None:
     (shared.root / "data").mkdir(exist_ok=True)
     status, out, err = run(where, {"id": "rm", "type": "shell", "command": "rm -rf data"})
-    assert status == 3, err
+    assert status == 2, err
     assert (shared.root / "data").exists()
     run_id = next(line for line in out.splitlines() if line.startswith("run_")).split(":")[0]
-    assert f"POST wap/runs/{run_id}/decision" in out
-    message = get(server, run_id)
-    assert message["pendingApproval"]["approvalId"] in out
-    assert decide(server, message, "approved")["status"] == "completed"
+    assert f"wap approve {run_id} {' '.join(where[:2])}\n" in out  # never with the token
+    assert f"wap deny {run_id} {' '.join(where[:2])}\n" in out
+    assert TOKEN not in out
+    assert decide(server, get(server, run_id), "approved")["status"] == "completed"
     assert not (shared.root / "data").exists()
+
+
+def test_what_is_denied_ends_with_1(where: list[str], run: Run) -> None:
+    status, out, err = run(where, {"type": "createFile", "path": ".cws-policy.json", "content": "{}"})
+    assert status == 1, err
+    assert "denied" in out
 
 
 def test_atomic_undoes_and_a_dry_run_changes_nothing(where: list[str], run: Run, shared: Place) -> None:
@@ -174,7 +180,7 @@ def test_streams_that_are_closed_or_full(shared: Place) -> None:
     batch_file = shared.root / "batch.json"
     batch_file.write_text(batch({"type": "message", "content": "x"}))
     cases = {
-        "run - <&-": (1, "no batch of operations"),
+        "run - <&-": (3, "no batch of operations"),
         "run batch.json >/dev/full": (1, "wap: No space left on device\n"),
         "audit verify >&-": (0, ""),
     }
@@ -191,7 +197,7 @@ def test_ctrl_c_before_anything_was_sent(shared: Place) -> None:
     _until_it_reads(process.pid)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
-    assert (process.returncode, out, err) == (1, "", "")
+    assert (process.returncode, out, err) == (3, "", "")
 
 
 def _until_it_reads(pid: int) -> None:
@@ -229,7 +235,7 @@ def test_the_server_is_named_by_the_environment_and_the_token_by_a_file(
     assert run([], message)[0] == 0
     monkeypatch.setitem(shared.environment, "WAP_TOKEN", "wrong")
     status, _, err = run([], message)
-    assert (status, "Not authenticated" in err) == (1, True)
+    assert (status, "Not authenticated" in err) == (3, True)
     assert "--token-file" in err and "wap token create" in err
     file = tmp_path / "token"
     file.write_text(TOKEN + "\n")
@@ -254,7 +260,7 @@ def test_an_agent_token_works(shared: Place, server: LiveServer, run: Run) -> No
 )
 def test_a_mistake_is_one_line_with_its_place(where: list[str], run: Run, sent: str, told: str) -> None:
     status, out, err = run(where, sent=sent)
-    assert (status, out) == (1, "")
+    assert (status, out) == (3, "")
     assert told in err
     assert err.count("\n") == 1
 
@@ -263,12 +269,12 @@ def test_a_mistake_is_one_line_with_its_place(where: list[str], run: Run, sent: 
 def test_usage(shared: Place, wrong: list[str]) -> None:
     process = shared.wap("run", *wrong)
     _, err = process.communicate("", timeout=60)
-    assert process.returncode == 2
+    assert process.returncode == 3
     assert "usage: wap run" in err
 
 
 def test_a_folder_that_is_not_there(shared: Place, run: Run) -> None:
     status, out, err = run(["--root", str(shared.root / "missing")], {"type": "message", "content": "x"})
-    assert (status, out) == (1, "")
+    assert (status, out) == (3, "")
     assert err.startswith("wap: ")
     assert "Traceback" not in err

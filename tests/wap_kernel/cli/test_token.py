@@ -83,6 +83,22 @@ def test_create_list_revoke(at_the_server: LiveServer, wap_token: Any) -> None:
     assert "revoked" in wap_token("list")[0]
 
 
+def test_revoke_by_name(at_the_server: LiveServer, wap_token: Any) -> None:
+    first = wap_token("create", "twin")[0].strip()
+    assert "for twin is revoked" in wap_token("revoke", "twin")[0]
+    assert _call(at_the_server, first, "getWorkspaceInfo") == 403
+    with pytest.raises(WapError, match="not valid any more"):
+        wap_token("revoke", "twin")
+    second, third = (wap_token("create", "twin")[0].strip() for _ in range(2))
+    with pytest.raises(WapError, match="2 tokens have the name 'twin'") as refused:
+        wap_token("revoke", "twin")
+    ids = [token.split("_")[1] for token in (second, third)]
+    assert all(one in refused.value.text for one in ids) and first.split("_")[1] not in refused.value.text
+    wap_token("revoke", ids[0])
+    wap_token("revoke", "twin")  # one is left
+    assert [_call(at_the_server, token, "getWorkspaceInfo") for token in (second, third)] == [403, 403]
+
+
 def test_in_json(at_the_server: LiveServer, wap_token: Any, tmp_path: Path) -> None:
     policy = tmp_path / "policy.json"
     policy.write_text('{"filesystem": {"access": "read"}}')
@@ -110,7 +126,7 @@ def test_the_help_tells_the_defaults(wap_token: Any, capsys: pytest.CaptureFixtu
     shown = " ".join(capsys.readouterr().out.split())
     assert RateLimits() == RateLimits(concurrent_operations=8, commands_per_minute=60, bytes_written_per_day=1 << 30)
     assert [text for _, _, text in tokens_cli.LIMITS if text not in shown] == []
-    assert re.findall(r"\(default: (.*?)\)", shown)[:7] == ["all", "none", "none", "7d", "8", "60", "1 GiB"]
+    assert re.findall(r"\(default: (.*?)\)", shown)[:8] == ["all", "all", "none", "none", "7d", "8", "60", "1 GiB"]
 
 
 def test_a_long_list_is_shown_whole(at_the_server: LiveServer, wap_token: Any) -> None:

@@ -119,7 +119,7 @@ def test_all_that_happens_is_told(client: WorkspaceClient) -> None:
 
 def test_it_is_told_how_many_operations_there_are(client: WorkspaceClient, backend: Backend) -> None:
     """Also of a run that others began, when its question is answered, and of one that undoes another."""
-    batch = [{"type": "message", "content": "x"}, {"type": "shell", "command": ASKS}]
+    batch = [{"type": "message", "content": "x"}, {"type": "shell", "command": ASKS, "timeout": 30_000}]
     begun: list[dict[str, Any]] = []
 
     def told(sent: RunUpdate) -> None:
@@ -387,3 +387,21 @@ def test_what_cannot_be_shown_says_why(client: WorkspaceClient, monkeypatch: pyt
 
     monkeypatch.setattr(client._backend, "policy", gone)
     assert "It is gone." in client._repr_mimebundle_()["text/plain"]
+
+
+def test_a_command_of_a_person_has_ten_minutes_unless_the_line_says_otherwise(client: WorkspaceClient) -> None:
+    run = client.run([{"type": "shell", "command": "true"}, {"type": "shell", "command": "true", "timeout": 5_000}])
+    assert [operation["timeout"] for operation in run.request["operations"]] == [600_000, 5_000]
+    ended = client.sh("sleep 60", timeout=1)
+    assert '"sh -t SECONDS COMMAND" gives it more time, up to 3600 seconds.' in repr(ended)
+
+
+def test_a_written_file_that_was_there_is_shown_as_replaced(client: WorkspaceClient) -> None:
+    shown = repr(client.write("src/a.py", "one\n"))
+    assert "done    write src/a.py (replaced, +0 −2, 4 bytes)" in shown and "| -three" in shown  # noqa: RUF001
+    assert "done    create src/new.py (1 byte)" in repr(client.write("src/new.py", "x"))
+    assert "deletes 1 file" in repr(client.show(client.delete("src/new.py").run_id))
+
+
+def test_the_closest_region_of_a_failed_edit_is_shown(client: WorkspaceClient) -> None:
+    assert "The closest is at line 3" in repr(client.edit("src/a.py", "threee\n", "four"))

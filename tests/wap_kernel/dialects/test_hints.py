@@ -18,7 +18,7 @@ from wap_kernel.dialects.agent_spaces import operations as agent_spaces
 from wap_kernel.dialects.agent_spaces.event_writer import AgentSpacesEventWriter
 from wap_kernel.dialects.coding_environment import rpc_errors
 from wap_kernel.dialects.coding_environment import tools as coding_tools
-from wap_kernel.dialects.hints import render_hint, reword_text
+from wap_kernel.dialects.hints import render_hint, reword_for_person
 from wap_kernel.dialects.tool_interface import errors as failing
 from wap_kernel.dialects.tool_interface import tools as interface_tools
 from wap_kernel.model import errors, hints
@@ -125,8 +125,40 @@ def test_every_hint_with_a_key_survives_the_redaction_of_its_error() -> None:
         )
 
 
-@pytest.mark.parametrize("hint", HINTS[:-1], ids=lambda hint: hint.key)
-def test_a_client_finds_the_hint_at_the_end_of_a_text(hint: Hint) -> None:
-    text = errors.InvalidArgument("Is a folder: a.txt", hint=hint).text
-    rendered = render_hint(hint, "notebook")
-    assert reword_text(text, "notebook") == f"Is a folder: a.txt. {rendered}"
+@pytest.mark.parametrize("sender", ["wap", "agent_spaces"])
+@pytest.mark.parametrize("hint", HINTS, ids=lambda hint: hint.key)
+def test_a_person_reads_the_hint_of_an_agent_in_words_of_the_notebook(hint: Hint, sender: str) -> None:
+    sent = hint if sender == "wap" else render_hint(hint, "agent_spaces")
+    person = render_hint(hint, "notebook")
+    expected = sent if person == hint else person  # the notebook has no words of its own for some
+    text = errors.InvalidArgument("Is a folder: a.txt", hint=sent).text
+    assert reword_for_person(text) == f"Is a folder: a.txt. {expected}"
+
+
+def test_a_hint_for_a_person_is_passed_on_by_an_agent_and_speaks_to_the_person() -> None:
+    hint = hints.tell_user("Run `wap doctor`.")
+    assert hint == "Tell the user: Run `wap doctor`."
+    assert reword_for_person(f"No sandbox works. {hint}") == "No sandbox works. Run `wap doctor`."
+
+
+SERVER_WORDS = re.compile(r"wap doctor|WapExtension|an administrator", re.IGNORECASE)
+PERSON_FILES = ("providers/selection.py", "providers/bubblewrap.py", "state/directory.py", "state/schema.py")
+"""Modules whose errors are of a server that starts; a person reads them in its log or a terminal."""
+
+
+def test_advice_about_the_server_is_for_a_person() -> None:
+    package = Path(wap_kernel.__file__).parent
+    spoken = []
+    for file in (file for place in ENGINE.split() for file in sorted((package / place).rglob("*.py"))):
+        name = str(file.relative_to(package))
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.keyword) and node.arg == "hint" and name not in PERSON_FILES:
+                spoken += [(name, text) for text in _texts(_Untold().visit(node)) if SERVER_WORDS.search(text)]
+    assert spoken == []
+
+
+class _Untold(ast.NodeTransformer):
+    """Drops what a hint tells a person."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        return ast.Constant(0) if ast.unparse(node.func) == "tell_user" else node

@@ -35,7 +35,7 @@ def refused(*paths: str) -> tuple[RefusedChange, ...]:
 
 
 def test_a_result_has_the_outcome_and_nothing_else() -> None:
-    result = build_result(OUTCOME, suggest)
+    result = build_result(OUTCOME, COMMAND, suggest)
     assert result.model_dump(exclude_none=True) == {
         **{"stdout": "out\n", "stderr": "", "exit_code": 0, "duration_ms": 250},
         **{"stdout_bytes": 4, "stderr_bytes": 0, "is_output_truncated": False},
@@ -45,7 +45,7 @@ def test_a_result_has_the_outcome_and_nothing_else() -> None:
 @pytest.mark.parametrize("stderr", ["", "a line\n", "half a line"])
 def test_one_line_each_names_refused_changes_and_conflicts(stderr: str) -> None:
     outcome = replace(OUTCOME, stderr=stderr)
-    result = build_result(outcome, suggest, refused(".git/hooks/x"), ["notes.txt"])
+    result = build_result(outcome, COMMAND, suggest, refused(".git/hooks/x"), ["notes.txt"])
     said = result.stderr.removeprefix(stderr).lstrip("\n").splitlines()
     assert said == [
         "wap: not applied: .git/hooks/x (see refusedChanges)",
@@ -59,14 +59,14 @@ def test_one_line_each_names_refused_changes_and_conflicts(stderr: str) -> None:
 
 def test_of_many_paths_the_line_names_some_and_the_result_a_bounded_number() -> None:
     paths = [f"f{number}" for number in range(MAX_NAMED + 5)]
-    result = build_result(OUTCOME, suggest, refused(*paths), paths)
+    result = build_result(OUTCOME, COMMAND, suggest, refused(*paths), paths)
     assert f"f4 and {MAX_NAMED} more" in result.stderr
     assert len(result.refused_changes or ()) == len(result.conflicts or ()) == MAX_NAMED
     assert len(describe_refused(refused(*paths))) == MAX_NAMED
 
 
 def test_names_that_are_no_text_cannot_forge_lines() -> None:
-    result = build_result(OUTCOME, suggest, refused("a\nwap: fine"), ["\udcff"])
+    result = build_result(OUTCOME, COMMAND, suggest, refused("a\nwap: fine"), ["\udcff"])
     assert len(result.stderr.splitlines()) == 2
     result.stderr.encode()
 
@@ -84,16 +84,16 @@ def test_names_that_are_no_text_cannot_forge_lines() -> None:
 )
 def test_a_mistyped_program_gets_a_suggestion(stderr: str, meant: str | None) -> None:
     missing = replace(OUTCOME, stderr=stderr, exit_code=127)
-    assert build_result(missing, suggest).stderr == stderr + (f"wap: did you mean {meant}?\n" if meant else "")
-    assert build_result(replace(missing, exit_code=1), suggest).stderr == stderr
+    assert build_result(missing, COMMAND, suggest).stderr == stderr + (f"wap: did you mean {meant}?\n" if meant else "")
+    assert build_result(replace(missing, exit_code=1), COMMAND, suggest).stderr == stderr
 
 
 def test_a_shared_command_is_marked() -> None:
-    assert build_result(OUTCOME, suggest, is_shared=True).isolation == "shared"
+    assert build_result(OUTCOME, COMMAND, suggest, is_shared=True).isolation == "shared"
 
 
 def raise_for(outcome: CommandOutcome, *, applied: bool) -> None:
-    raise_unless_ended(outcome, build_result(outcome, suggest), COMMAND, Limits(), applied=applied)
+    raise_unless_ended(outcome, build_result(outcome, COMMAND, suggest), COMMAND, Limits(), applied=applied)
 
 
 def test_a_command_that_ended_by_itself_raises_nothing() -> None:
@@ -114,7 +114,7 @@ def test_other_ends_are_errors_that_tell_what_became_of_the_changes(
 
 
 def test_a_timeout_names_its_time() -> None:
-    with pytest.raises(TimedOut, match="after 1500 ms") as raised:
+    with pytest.raises(TimedOut, match=r"after 1\.5 seconds") as raised:
         raise_for(replace(OUTCOME, timed_out=True), applied=True)
     assert (raised.value.details["timeoutMs"], raised.value.details["changesApplied"]) == (1500, True)
 

@@ -64,6 +64,23 @@ def test_the_first_in_order_are_shown_and_all_are_counted(
     assert (result.total_found, result.is_truncated) == (18, limit < 18)
 
 
+@pytest.mark.parametrize("options", [{}, {"metadata": True}, {"newest_first": True}])
+def test_a_link_to_a_folder_inside_is_listed_as_one(
+    root: Root, ws: Path, tmp_path: Path, options: dict[str, bool]
+) -> None:
+    grow(tmp_path / "outside", {"secret": b"x"})
+    grow(ws, {"real": {"f": b""}})
+    for name, target in [("in", "real"), ("out", "../outside"), ("file", "real/f"), ("absolute", str(ws / "real"))]:
+        (ws / name).symlink_to(target)
+    found = {entry.path: entry for entry in listed(root, **options).files if entry.is_symlink}
+    assert {path for path, entry in found.items() if entry.is_directory} == {"in", "absolute"}
+    assert found.keys() == {"in", "out", "file", "absolute"}
+    if options.get("metadata"):
+        assert {path for path, entry in found.items() if entry.metadata and entry.metadata.is_directory} == {
+            *("in", "absolute"),
+        }
+
+
 def test_links_are_listed_as_links_and_never_followed(root: Root, ws: Path, tmp_path: Path) -> None:
     grow(tmp_path / "outside", {"secret": b"x" * 1000})
     grow(ws, {"real": {"f": b""}})
@@ -72,7 +89,7 @@ def test_links_are_listed_as_links_and_never_followed(root: Root, ws: Path, tmp_
     result = listed(root, recursive=True, metadata=True)
     assert paths(result) == ["dangling", "in", "loop", "out", "real", "real/f"]
     assert [bool(entry.is_symlink) for entry in result.files] == [True, True, True, True, False, False]
-    assert not any(entry.is_directory for entry in result.files[:4])
+    assert [entry.path for entry in result.files[:4] if entry.is_directory] == ["in"]
     assert result.files[3].metadata is not None and result.files[3].metadata.size == len("../outside")
     assert paths(listed(root, "in")) == ["real/f"]
 

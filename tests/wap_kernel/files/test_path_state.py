@@ -92,7 +92,7 @@ def test_a_folder_has_the_same_state_when_its_content_has(folder: Path, root: Ro
 def test_a_file_has_another_state_after_a_change(
     folder: Path, root: Root, largest: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(path_state, "MAX_HASHED_BYTES", largest)
+    monkeypatch.setattr(path_state, "MAX_FILE_HASHED_BYTES", largest)
     before = describe(root, "alone")
     rewrite(folder / "alone")
     assert describe(root, "alone") != before

@@ -159,7 +159,8 @@ def test_allowed_remotes() -> None:
 
 
 def test_what_the_standard_preset_says(tmp_path: Path) -> None:
-    with opened(tmp_path, provider=PROVIDER, policy=presets.load_preset("standard")) as tools:
+    settings = GitSettings(allowed=("https://example.org/*",), identity=BOT)
+    with opened(tmp_path, provider=PROVIDER, policy=presets.load_preset("standard"), git=settings) as tools:
         tools.repository()
         tools.file("a.txt", "1")
         for fields in (
@@ -171,6 +172,7 @@ def test_what_the_standard_preset_says(tmp_path: Path) -> None:
             {"action": "restore", "files": ["a.txt"]},
         ):
             assert tools("git", **fields)["exit_code"] == 0, fields
+        tools.git("remote", "add", "origin", "https://example.org/ada/engine.git")
         for fields in ({"action": "fetch"}, {"action": "pull"}, {"action": "push", "branch": "x"}):
             error = tools.refuse("git", **fields)
             assert error.code is Code.APPROVAL_REQUIRED and error.details["rule"] == f"git {fields['action']}"

@@ -23,12 +23,12 @@ from wap_kernel.model.operations import (
     SearchFiles,
     WriteFile,
 )
-from wap_kernel.model.tool_names import OPERATIONS_BY_TOOL, find_confirming_tool
+from wap_kernel.model.tool_names import OLDER_KEYS, OPERATIONS_BY_TOOL, find_confirming_tool
 from wap_kernel.policy.parse import parse_policy
 
 _BATCH: tuple[Any, ...] = get_args(get_args(agent_spaces.AnyOperation)[0])
 BATCHED = tuple(get_args(one.model_fields["type"].annotation)[0] for one in _BATCH)
-NAMES = sorted({*wap.TOOLS, *coding_tools.TOOLS, *interface_tools.TOOLS, *BATCHED, "task.run"})
+NAMES = sorted({*wap.TOOLS, *coding_tools.TOOLS, *interface_tools.TOOLS, *BATCHED})
 OPERATIONS: tuple[Operation, ...] = (
     Message(content="x"),
     ReadFile(path="a"),
@@ -50,9 +50,20 @@ def test_the_table_has_the_tools_of_all_dialects_and_no_other() -> None:
 def test_a_policy_may_name_every_tool(name: str) -> None:
     policy = parse_policy(json.dumps({"confirmationRequired": [name]}).encode(), ".cws-policy.json")
     assert (policy.broken, policy.confirmation_required) == (None, (name,))
-    assert bool(OPERATIONS_BY_TOOL[name]) is (name != "getRun"), (
-        "looking at a run is all that leaves nothing to confirm"
+    assert bool(OPERATIONS_BY_TOOL[name]) is (name not in ("getRun", "getOutput", "cancelRun")), (
+        "looking at a run and ending it is all that leaves nothing to confirm"
     )
+
+
+@pytest.mark.parametrize(
+    ("key", "kinds"),
+    [("delete", {"deleteFile", "revert"}), ("applyPatch", {"modifyFile", "revert"}), ("task.run", {"runCommand"})],
+)
+def test_the_older_keys_are_understood(key: str, kinds: set[str]) -> None:
+    policy = parse_policy(json.dumps({"confirmationRequired": [key]}).encode(), ".cws-policy.json")
+    assert (policy.broken, policy.confirmation_required) == (None, (key,))
+    assert _asking(key) == kinds
+    assert not OLDER_KEYS.keys() & OPERATIONS_BY_TOOL.keys()
 
 
 def _asking(name: str) -> set[str]:

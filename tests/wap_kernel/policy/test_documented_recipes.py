@@ -44,7 +44,8 @@ def test_what_the_document_posts_is_accepted_and_answered_so() -> None:
     documented = re.findall(r'"operationId": "(\d)", "verdict": "(\w+)", "rule": "(.*?)"', TEXT)
     (message,) = map(parse_message, map(str.encode, MESSAGES))
     operations = {step.id: step.operation for step in message.steps()}
-    assert operations == {"1": ReadFile(path=".env"), "2": RunCommand(command="git push", timeout_ms=30_000)}
+    push = RunCommand(command="git push", timeout_ms=30_000, is_timeout_default=True)
+    assert operations == {"1": ReadFile(path=".env"), "2": push}
     layers = (presets.load_preset("standard"),)
     verdicts = {name: verdict(layers, operation) for name, operation in operations.items()}
     assert [(name, said.kind.value, said.rule) for name, said in verdicts.items()] == documented

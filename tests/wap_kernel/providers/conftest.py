@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.provider_workspace import MakeScene, Scene, skip_unless_works
+from tests.support.provider_workspace import Guard, Journal, MakeScene, Scene, skip_unless_works
+from wap_kernel.files.contained.root import Root
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Iterator[Root]:
+    root = Root(str(tmp_path), guard=Guard(), journal=Journal())
+    yield root
+    root.close()
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 
 import wap_kernel
+from tests.support.processes import eventually
 from tests.support.provider_workspace import LONG, SERVER, Guard, Journal, MakeScene, Scene, alive, skip_unless_works
 from wap_kernel.files.contained.root import Root
 from wap_kernel.model.command import Command, Confinement
@@ -30,13 +30,6 @@ from wap_kernel.providers.process.environment import GIT_ATTRIBUTES
 @pytest.fixture
 def scene(make_scene: MakeScene) -> Scene:
     return make_scene("bubblewrap")
-
-
-def eventually(condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + LONG
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return condition()
 
 
 @pytest.mark.parametrize(("failures", "ends_well"), [(1, True), (bubblewrap.ATTEMPTS, False)])

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.support.change_workspace import read_tree
 from tests.support.layer_cases import CASES, MOVES, fill
 from tests.support.layer_workspace import describe
 from tests.support.provider_workspace import CONFINING, Scene, cancelling, skip_unless_works
-from wap_kernel.model.changes import ChangeSet, FileImage
+from wap_kernel.model.changes import Change, FileImage
+from wap_kernel.model.command import CommandOutcome
 
-SCRIPTS = {name: script for name, (script, _) in CASES.items()}
+ALONE = "the mode of the workspace"
+"""The script that changes the workspace itself, and so has a layer of its own."""
+SCRIPTS = {name: script for name, (script, _) in CASES.items() if name != ALONE}
 SCRIPTS |= {f"a folder moves: {name}": script for name, (script, _) in MOVES.items()}
 EXPECTED = {name: changes for name, (_, changes) in CASES.items()}
 RENAME = "python3 -c 'import os, sys; os.rename(*sys.argv[1:])'"
@@ -33,7 +38,47 @@ def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield scene
 
 
-def picture(changes: ChangeSet) -> list[tuple[object, ...]]:
+FOLDERS = {name: f"case{number}" for number, name in enumerate(SCRIPTS)}
+
+
+@pytest.fixture(scope="module", params=CONFINING)
+def batch(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], tuple[CommandOutcome, list[Change]]]]:
+    """Run scripts on one layer, as in a batch, each in a folder of its own: to start a sandbox takes far longer."""
+    skip_unless_works(request.param)
+    base = tmp_path_factory.mktemp("batch")
+    for folder in FOLDERS.values():
+        fill(base / "ws" / folder)
+    with closing(Scene(request.param, base / "ws", state=base / "state")) as scene:
+        if scene.provider.layers is None:
+            pytest.skip("no layer can be mounted here")
+        layer = scene.layers.create()
+        layer.hold()
+
+        def run(name: str) -> tuple[CommandOutcome, list[Change]]:
+            """Return the outcome of a script, and what it changed in its folder."""
+            prefix = f"{FOLDERS[name]}/"
+            outcome = scene.run(SCRIPTS[name], cwd=FOLDERS[name], layer=layer)
+            return outcome, [
+                replace(
+                    change,
+                    path=change.path.removeprefix(prefix),
+                    source=change.source and change.source.removeprefix(prefix),
+                )
+                for change in layer.read_changes()
+                if change.path.startswith(prefix)
+            ]
+
+        yield run
+        layer.release()
+        layer.discard()
+        fill(base / "as before")
+        for folder in FOLDERS.values():
+            assert read_tree(base / "ws" / folder) == read_tree(base / "as before")
+
+
+def picture(changes: Iterable[Change]) -> list[tuple[object, ...]]:
     """The changes without inodes and times."""
 
     def shape(image: FileImage) -> tuple[object, ...]:
@@ -52,8 +97,23 @@ def reference() -> dict[str, list[tuple[object, ...]]]:
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_changes(scene: Scene, reference: dict[str, list[tuple[object, ...]]], name: str) -> None:
-    outcome, changes = scene.run_on_layer(SCRIPTS[name])
+def test_changes(
+    batch: Callable[[str], tuple[CommandOutcome, list[Change]]],
+    reference: dict[str, list[tuple[object, ...]]],
+    name: str,
+) -> None:
+    outcome, changes = batch(name)
+    check_changes(outcome, changes, reference, name)
+
+
+def test_a_change_of_the_workspace_itself(scene: Scene, reference: dict[str, list[tuple[object, ...]]]) -> None:
+    outcome, changes = scene.run_on_layer(CASES[ALONE][0])
+    check_changes(outcome, changes, reference, ALONE)
+
+
+def check_changes(
+    outcome: CommandOutcome, changes: Iterable[Change], reference: dict[str, list[tuple[object, ...]]], name: str
+) -> None:
     assert outcome.exit_code == 0, outcome.stderr
     if name in EXPECTED:
         assert sorted(describe(changes)) == sorted(EXPECTED[name])
@@ -62,7 +122,7 @@ def test_changes(scene: Scene, reference: dict[str, list[tuple[object, ...]]], n
 
 
 def test_the_workspace_is_as_before(scene: Scene, tmp_path: Path) -> None:
-    """After all the scripts above."""
+    """After the script above; `batch` compares the folders of the others."""
     fill(tmp_path / "plain")
     names = [sorted(os.listdir(folder)) for folder in (scene.folder, tmp_path / "plain")]
     assert names[0] == names[1]

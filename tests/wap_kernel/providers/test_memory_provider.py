@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
-from pathlib import Path
 
 import pytest
 
 from tests.support.memory_provider import MemoryProvider
-from tests.support.provider_workspace import LONG, SERVER, Guard, Journal, cancelling
+from tests.support.provider_workspace import LONG, SERVER, Guard, cancelling
 from wap_kernel.files.contained.root import Root
 from wap_kernel.files.interface import Files
 from wap_kernel.files.list_folder import list_files
@@ -46,13 +45,6 @@ def memory() -> MemoryProvider:
     provider = MemoryProvider(Guard(), SERVER)
     provider.start()
     return provider
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Root]:
-    root = Root(str(tmp_path), guard=Guard(), journal=Journal())
-    yield root
-    root.close()
 
 
 def perform(files: Files, operation: Operation) -> object:
@@ -117,9 +109,9 @@ STORY: tuple[Operation, ...] = (
 )
 
 
-def test_the_engine_answers_as_on_the_disk(memory: MemoryProvider, disk: Root) -> None:
+def test_the_engine_answers_as_on_the_disk(memory: MemoryProvider, root: Root) -> None:
     for operation in STORY:
-        assert perform(memory.files, operation) == perform(disk, operation), operation
+        assert perform(memory.files, operation) == perform(root, operation), operation
 
 
 def command(text: str | tuple[str, ...], cwd: str = ".", timeout: float = LONG) -> Command:

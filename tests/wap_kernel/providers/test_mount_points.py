@@ -7,15 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.budgets import choose_budget
 from tests.support.ordinary_user import open_user_folder, run_tests
 from tests.support.provider_workspace import CONFINING, Scene, skip_unless_works
 from tests.support.rename_attacker import swapping
 from wap_kernel.model.errors import Conflict, ProviderUnavailable
 
-STARTS = {"bubblewrap": 200, "gvisor": 25}
+STARTS = {"bubblewrap": choose_budget(suite=40, soak=2000), "gvisor": choose_budget(suite=8, soak=200)}
 """Sandboxes to start; with the mounts that bubblewrap makes by path, the first was led astray at the 13th of 94."""
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("isolation", ["shared", "layer"])
 @pytest.mark.parametrize("name", CONFINING)
 def test_folders_that_are_exchanged_for_links_while_sandboxes_start(tmp_path: Path, name: str, isolation: str) -> None:
@@ -50,6 +52,7 @@ def test_folders_that_are_exchanged_for_links_while_sandboxes_start(tmp_path: Pa
     assert sorted(os.listdir(root)) == ["deep", "way out"]
 
 
+@pytest.mark.soak
 def test_as_an_ordinary_user() -> None:
     skip_unless_works("bubblewrap")
     with open_user_folder() as folder:

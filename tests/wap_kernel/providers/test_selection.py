@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-from tests.support.provider_workspace import SERVER, Guard, Journal, skip_unless_works
+from tests.support.provider_workspace import SERVER, skip_unless_works
 from wap_kernel.files.contained.root import Root
 from wap_kernel.model.errors import InvalidArgument, ProviderUnavailable
 from wap_kernel.providers.base import Probe
 from wap_kernel.providers.selection import NAMES, ProviderChoice, choose, probe
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Iterator[Root]:
-    root = Root(str(tmp_path), guard=Guard(), journal=Journal())
-    yield root
-    root.close()
 
 
 def chosen(name: str, root: Root) -> ProviderChoice:

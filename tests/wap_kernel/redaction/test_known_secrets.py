@@ -152,6 +152,17 @@ def test_no_part_is_shown_where_a_text_is_cut(tools: Interface, size: int) -> No
     assert "..." in tools("read", file_path="b.txt")["content"]
 
 
+@pytest.mark.parametrize("part", [8, 20, 31])
+def test_no_part_is_shown_where_the_excerpt_of_a_long_line_begins_and_ends(tools: Interface, part: int) -> None:
+    """A caller chooses by the query where a line is cut."""
+    before = f"{'.' * 3000}{TOKEN}{'.' * (500 - part)}needle{'.' * 5000}"
+    after = f"{'.' * 3000}needle{'.' * (1488 - part)}{TOKEN}{'.' * 5000}"
+    (tools.root / "a.txt").write_text(f"{before}\n-\n{after}\n")
+    found = tools("grep", pattern="needle")["matches"]
+    assert [match["line_number"] for match in found] == [1, 3]
+    assert not any(TOKEN[at : at + 8] in match["line"] for match in found for at in range(len(TOKEN) - 7)), found
+
+
 def test_a_file_that_says_it_was_cut_is_read_in_time(tools: Interface) -> None:
     (tools.root / "a.txt").write_text(("+" * 64 + "... [1 more]\n") * 1500)
     (tools.root / "b.txt").write_text(("+" * 64 + "\n[... 7 characters left out ...]\n") * 5000)

@@ -7,6 +7,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -36,7 +37,7 @@ ADDRESS = f"https://ada:{SECRET}@example.org/x.git"
 
 def stored(folder: Path) -> bytes:
     """Return the bytes of the state folder, with the database also as text."""
-    with sqlite3.connect(next(folder.rglob("state.db"))) as connection:
+    with closing(sqlite3.connect(next(folder.rglob("state.db")))) as connection:
         rows = "\n".join(connection.iterdump())
     return rows.encode() + b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.run_workspace import PERSON, WAIT, Scene, play, until
+from tests.support.run_workspace import PERSON, WAIT, Scene, fill_disk, play, until
 from wap_kernel.dialects.wap import tools
 from wap_kernel.files.write import Writer
-from wap_kernel.model.errors import NoSpace, WapError
+from wap_kernel.model.errors import WapError
 from wap_kernel.model.run import Run, RunStatus
 from wap_kernel.policy import presets
 from wap_kernel.runs import runner as runner_module
@@ -147,14 +147,7 @@ def test_a_call_whose_end_cannot_be_stored_is_recovered(scene: Scene, monkeypatc
 
     async def scenario(scene: Scene) -> None:
         store = scene.runner._store
-        change, failures = store.change_status, iter(range(2))
-
-        def full(*arguments: Any, **more: Any) -> bool:
-            if next(failures, None) is not None:
-                raise NoSpace("No space left.")
-            return change(*arguments, **more)
-
-        monkeypatch.setattr(store, "change_status", full)
+        monkeypatch.setattr(store, "change_status", fill_disk(store.change_status, 2))
         answer = await call(scene, "writeFile", path="made", content="x")  # it is written, so it is no error
         assert not scene.runner._services.active_calls
         run = await scene.runner._wait_for_status(answer["runId"], WAIT, lambda status: status.is_final)

@@ -181,7 +181,7 @@ def test_other_files_may_change(scripts: Scene, line: str) -> None:
 
 
 def test_a_large_file_is_bound_by_its_stamps(scripts: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(path_state, "MAX_HASHED_BYTES", 4)
+    monkeypatch.setattr(path_state, "MAX_FILE_HASHED_BYTES", 4)
 
     async def scenario(scene: Scene) -> None:
         message = await ask(scene, "sh build.sh")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.support.run_workspace import DELETE, PERSON, WAIT, Scene, create, play, until
-from wap_kernel.engine.layered_commands import RETENTION_SECONDS
+from wap_kernel.model.limits import LAYER_RETENTION_SECONDS
 from wap_kernel.model.run import RunStatus
 from wap_kernel.runs import recovery
 
@@ -96,7 +96,7 @@ def test_a_layer_in_use_stays_whoever_sweeps(scene: Scene, options: dict[str, An
         async with scene.opened(), neighbour.opened():
             run = await scene.start(shell(wait), **options)
             await until(lambda: any((scene.state / "layers").glob("*/upper/begun")))
-            age(scene, 10 * RETENTION_SECONDS)
+            age(scene, 10 * LAYER_RETENTION_SECONDS)
             for each in (scene, neighbour):
                 await asyncio.to_thread(sweep, each)
             (scene.root / "go").write_text("now")
@@ -115,7 +115,7 @@ def test_the_layer_of_a_pending_approval_stays_until_the_run_has_ended(scene: Sc
         asked.append((await scene.run(create("made"), DELETE, **options))["runId"])
 
     async def decide(scene: Scene) -> None:
-        age(scene, 10 * RETENTION_SECONDS)
+        age(scene, 10 * LAYER_RETENTION_SECONDS)
         sweep(scene)
         assert len(list_layers(scene)) == 1
         await scene.runner.cancel(asked[0], PERSON)
@@ -134,10 +134,10 @@ def test_what_can_still_be_applied_goes_after_a_day(scene: Scene) -> None:
         run = await scene.start(shell("touch begun; sleep 60"))
         await until(lambda: any((scene.state / "layers").glob("*/upper/begun")))
         await scene.runner.cancel(run.id, PERSON)
-        age(scene, RETENTION_SECONDS - 3600)
+        age(scene, LAYER_RETENTION_SECONDS - 3600)
         sweep(scene)
         assert len(list_layers(scene)) == 1
-        age(scene, RETENTION_SECONDS + 3600)
+        age(scene, LAYER_RETENTION_SECONDS + 3600)
         sweep(scene)
         applied = await scene.runner.apply(run.id, None, PERSON)
         message = await scene.message(await scene.runner.wait(applied.id, WAIT))

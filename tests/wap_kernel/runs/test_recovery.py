@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.run_workspace import DELETE, PERSON, WAIT, Scene, create, play, types
+from tests.support.run_workspace import DELETE, PERSON, WAIT, Scene, create, fill_disk, play, types
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import InvalidArgument, NoSpace, WapError
 from wap_kernel.model.limits import MAX_PENDING_APPROVALS
@@ -142,14 +142,7 @@ def test_a_run_whose_end_could_not_be_stored_does_not_run_for_ever(
 ) -> None:
     async def scenario(scene: Scene) -> None:
         store = scene.runner._store
-        change, failures = store.change_status, iter(range(3))
-
-        def full(*arguments: Any, **more: Any) -> bool:
-            if next(failures, None) is not None:
-                raise NoSpace("No space left.")
-            return change(*arguments, **more)
-
-        monkeypatch.setattr(store, "change_status", full)
+        monkeypatch.setattr(store, "change_status", fill_disk(store.change_status, 3))
         run = await scene.start(create("a"), atomic=atomic)
         stored = await ended(scene, run.id)
         if not atomic:  # its last operation was stored, so nothing is missing
@@ -162,7 +155,7 @@ def test_a_run_whose_end_could_not_be_stored_does_not_run_for_ever(
         assert "a" not in scene.tree()
 
     play(scene, scenario)
-    assert "a run could not be recovered: No space left." in caplog.text
+    assert "a run could not be recovered, and the next round tries again: No space left." in caplog.text
     assert "Traceback" not in caplog.text, "a full disk is no bug"
 
 
@@ -278,9 +271,10 @@ def test_what_a_token_began_ends_with_the_token(scene: Scene) -> None:
 
     async def scenario(scene: Scene) -> None:
         run = await scene.start({"type": "shell", "command": "sleep 60"}, caller=Caller(token="t"))
-        scene.runner.cancel_runs_of("other")
+        await scene.runner.end_work_of("other")
         assert (await scene.runner.get(run.id, PERSON)).status is RunStatus.RUNNING
-        scene.runner.cancel_runs_of("t")
+        assert await scene.runner.list_tokens_with_work() == {"t"}
+        await scene.runner.end_work_of("t")
         assert (await scene.runner.wait(run.id, WAIT)).status is RunStatus.CANCELLED
 
     play(scene, scenario)

@@ -34,7 +34,7 @@ from wap_kernel.model.policy import CommandRule, Policy, ShellPolicy, VerdictKin
 from wap_kernel.model.run import Run
 from wap_kernel.runs.decisions import Decision
 
-MACHINES, STEPS, LEAST = (50, 50, 2000) if SOAK else (8, 40, 150)
+MACHINES, STEPS, LEAST = (50, 50, 2000) if SOAK else (5, 40, 100)
 """How many machines, of how many steps each at most; `LEAST` steps are taken in all, which is counted."""
 PATIENCE = 60.0
 

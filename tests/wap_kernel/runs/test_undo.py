@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Awaitable, Callable
@@ -18,11 +20,11 @@ from wap_kernel.dialects.tool_interface import tool_call as interface_call
 from wap_kernel.dialects.wap import tools as wap
 from wap_kernel.files import filesystem_type
 from wap_kernel.model.errors import Conflict, InvalidArgument, PermissionDenied
+from wap_kernel.model.limits import MAX_COPIED_FILE_BYTES
 from wap_kernel.model.run import RunStatus
 from wap_kernel.policy import presets
 from wap_kernel.runs.runner import Runner
 from wap_kernel.state.audit.query import AuditQuery
-from wap_kernel.state.changes.image_store import MAX_FILE_BYTES
 
 # -- dry runs
 
@@ -136,7 +138,7 @@ def test_what_cannot_be_undone_is_asked_about_and_lost_only_with_a_yes(scene: Sc
     elsewhere = Path(tempfile.mkdtemp(prefix="wap-undo-", dir="/dev/shm"))
     scene.state = elsewhere
     scene.options = {"policy": presets.load_preset("standard"), "provider": "bubblewrap"}
-    scene.root.joinpath("big").write_bytes(b"\0" * (MAX_FILE_BYTES + 1))
+    scene.root.joinpath("big").write_bytes(b"\0" * (MAX_COPIED_FILE_BYTES + 1))
 
     async def scenario(scene: Scene) -> None:
         delete = {"type": "shell", "id": "delete", "command": "rm big; echo x > small"}
@@ -157,6 +159,105 @@ def test_what_cannot_be_undone_is_asked_about_and_lost_only_with_a_yes(scene: Sc
         play(scene, scenario)
     finally:
         shutil.rmtree(elsewhere)
+
+
+@pytest.mark.parametrize("approved", [True, False])
+@pytest.mark.parametrize("before", [(), ({"type": "shell", "command": "true"},)], ids=["alone", "after a command"])
+def test_an_atomic_run_asks_about_what_its_file_operations_lose(
+    scene: Scene, before: tuple[dict[str, str], ...], approved: bool
+) -> None:
+    elsewhere = Path(tempfile.mkdtemp(prefix="wap-undo-", dir="/dev/shm"))
+    scene.state = elsewhere
+    scene.options = {"policy": presets.load_preset("standard"), "provider": "bubblewrap"}
+    scene.root.joinpath("big").write_bytes(b"\0" * (MAX_COPIED_FILE_BYTES + 1))
+
+    async def scenario(scene: Scene) -> None:
+        asked = await scene.run(
+            *before, create("small"), {"type": "deleteFile", "id": "delete", "path": "big"}, atomic=True
+        )
+        assert (asked["status"], asked["pendingApproval"]["rule"]) == ("awaiting_approval", "effects.unkept"), asked
+        assert (scene.root / "big").exists() and not (scene.root / "small").exists()
+        ended = await scene.decide(asked["runId"], approved)
+        assert ended["status"] == ("completed" if approved else "error")
+        assert (scene.root / "small").exists() is approved
+        assert (scene.root / "big").exists() is not approved
+
+    try:
+        play(scene, scenario)
+    finally:
+        shutil.rmtree(elsewhere)
+
+
+def test_to_apply_what_loses_for_good_is_asked_about(scene: Scene) -> None:
+    elsewhere = Path(tempfile.mkdtemp(prefix="wap-undo-", dir="/dev/shm"))
+    scene.state = elsewhere
+    scene.options = {"policy": presets.load_preset("standard"), "provider": "bubblewrap"}
+    scene.root.joinpath("big").write_bytes(b"\0" * (MAX_COPIED_FILE_BYTES + 1))
+
+    async def scenario(scene: Scene) -> None:
+        asked = await scene.run({"type": "shell", "command": "rm big; echo x > small"}, atomic=True)
+        cancelled = await scene.runner.cancel(asked["runId"], PERSON)
+        assert cancelled.status is RunStatus.CANCELLED and (scene.root / "big").exists()
+        small = await scene.runner.apply(cancelled.id, ["small"], PERSON)
+        assert (await scene.runner.wait(small.id, WAIT)).status is RunStatus.COMPLETED
+        assert (scene.root / "small").exists() and (scene.root / "big").exists()
+        rest = await scene.runner.apply(cancelled.id, None, PERSON)
+        message = await scene.message(await scene.runner.wait(rest.id, WAIT))
+        assert message["pendingApproval"]["rule"] == "effects.unkept", message
+        assert (scene.root / "big").exists()
+        approval = message["pendingApproval"]["approvalId"]
+        assert (await scene.decide(rest.id, True, approval_id=approval))["status"] == "completed"
+        assert not (scene.root / "big").exists()
+
+    try:
+        play(scene, scenario)
+    finally:
+        shutil.rmtree(elsewhere)
+
+
+def full_disk(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_revert_on_a_full_disk_is_no_success(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It answered `completed`, `success: true`, `restored: []`."""
+    before = scene.tree()
+    scene.options["provider"] = "bubblewrap"
+
+    async def scenario(scene: Scene) -> None:
+        message = await scene.run(create("a"), {"type": "shell", "command": "rm data/x.txt; echo y > data/y"})
+        after = scene.tree()
+        with monkeypatch.context() as patch:
+            patch.setattr(scene.runner.workspace.history, "step", full_disk)
+            failed = await scene.runner.wait((await scene.runner.revert(message["runId"], PERSON)).id, WAIT)
+        (event,) = (await scene.message(failed))["events"]
+        assert (event["success"], event["code"]) == (False, "NO_SPACE"), event
+        assert "restored" not in event and scene.tree() == after
+        again = await scene.runner.wait((await scene.runner.revert(message["runId"], PERSON)).id, WAIT)
+        assert (await scene.message(again))["events"][0]["success"] is True
+        assert scene.tree() == before
+
+    play(scene, scenario)
+
+
+@pytest.mark.parametrize("name", ["json.dump", "read_changes"], ids=["notes", "changes"])
+@pytest.mark.parametrize("atomic", [True, False])
+def test_a_full_disk_while_a_layer_is_read_and_judged_changes_nothing(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, name: str, atomic: bool
+) -> None:
+    before = scene.tree()
+    scene.options["provider"] = "bubblewrap"
+
+    async def scenario(scene: Scene) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(f"wap_kernel.providers.layers.layer.{name}", full_disk)
+            message = await scene.run(DELETE, atomic=atomic)
+        assert "NO_SPACE" in json.dumps(message) and "pendingApproval" not in message, message
+        assert scene.tree() == before
+        assert (await scene.run(DELETE, atomic=atomic))["status"] == "awaiting_approval"
+
+    play(scene, scenario)
+    assert scene.tree() == before
 
 
 def test_a_revert_that_would_lose_a_later_change_is_refused_unless_forced(scene: Scene) -> None:

@@ -1,7 +1,7 @@
 """Render results: `text(result)` for a terminal, `bundle(result)` for a notebook.
 
 A view (`run_view.py`, `file_view.py`, ...) describes a result in blocks (`blocks.py`), and two writers turn them into
-text and HTML. A bundle takes at most `MAX_BUNDLE_BYTES` in a saved notebook: views are called again with less room
+text and HTML. A bundle takes at most `MAX_CELL_BYTES` in a saved notebook: views are called again with less room
 until the bundle fits. Several results in one cell share an `Allowance`.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from wap_kernel.client.render import (
@@ -22,13 +23,15 @@ from wap_kernel.client.render import (
     workspace_view,
 )
 from wap_kernel.client.render.blocks import Block, Room, muted_row, python_hint
+from wap_kernel.client.render.tool_views import git_view, notebook_view
 from wap_kernel.client.render.writers import html_writer, text_writer
+from wap_kernel.client.render.writers.palette import NO_COLORS, Palette
+from wap_kernel.model.limits import MAX_CELL_BYTES
 
 if TYPE_CHECKING:
     from wap_kernel.client.results import ClientResult
 
 __all__ = [
-    "MAX_BUNDLE_BYTES",
     "MAX_ERROR_BYTES",
     "PREFIX",
     "Allowance",
@@ -40,8 +43,6 @@ __all__ = [
 
 PREFIX = "%wap "
 """The text before a line that a person types in a notebook."""
-MAX_BUNDLE_BYTES = 100_000
-"""Bytes of a bundle in the file of a notebook."""
 MAX_TEXT_BYTES = 30_000
 """Bytes of a bundle for its text."""
 MAX_ERROR_BYTES = 5_000
@@ -59,9 +60,12 @@ View = Callable[[Mapping[str, Any], Mapping[str, Any], Room, str], Iterable[Bloc
 VIEWS: Mapping[str, View] = {
     "run": run_view.run_blocks,
     "file": file_view.file_blocks,
+    "git": git_view.git_blocks,
+    "notebook": notebook_view.notebook_blocks,
     "listing": listing_view.listing_blocks,
     "hits": search_view.search_blocks,
     "runs": table_views.runs,
+    "approval notice": table_views.approval_notice,
     "overview": workspace_view.overview,
     "policy": workspace_view.policy,
     "verdicts": table_views.verdicts,
@@ -76,14 +80,16 @@ _HTML_ROOM = Room(56_000, 120, 1000)
 _TRIES = 10
 _ENOUGH = 0.5
 """The share of the allowed bytes from which a rendering is large enough."""
-_USED_UP = f"This cell shows {MAX_BUNDLE_BYTES // 1000} KB already, so the rest is not shown"
+_USED_UP = f"This cell shows {MAX_CELL_BYTES // 1000} KB already, so the rest is not shown"
 
 
-def text(result: ClientResult, *, prefix: str = PREFIX, largest: int = MAX_TEXT_BYTES) -> str:
-    return _render(text_writer.write, result, prefix, _TEXT_ROOM, largest)
+def text(
+    result: ClientResult, *, prefix: str = PREFIX, largest: int = MAX_TEXT_BYTES, palette: Palette = NO_COLORS
+) -> str:
+    return _render(partial(text_writer.write, palette=palette), result, prefix, _TEXT_ROOM, largest)
 
 
-def bundle(result: ClientResult, *, prefix: str = PREFIX, largest: int = MAX_BUNDLE_BYTES) -> dict[str, str]:
+def bundle(result: ClientResult, *, prefix: str = PREFIX, largest: int = MAX_CELL_BYTES) -> dict[str, str]:
     terminal = text(result, prefix=prefix, largest=min(MAX_TEXT_BYTES, largest // 3))
     rich = _render(html_writer.write, result, prefix, _HTML_ROOM, largest - saved_bytes(terminal))
     return {"text/plain": terminal, "text/html": rich}
@@ -93,7 +99,7 @@ class Allowance:
     """The bytes that the outputs of one cell may take together."""
 
     def __init__(self) -> None:
-        self._left = MAX_BUNDLE_BYTES - MAX_ERROR_BYTES
+        self._left = MAX_CELL_BYTES - MAX_ERROR_BYTES
 
     def bundle(self, result: ClientResult, *, prefix: str = PREFIX) -> dict[str, str]:
         """Render a result; once the allowance is used up, return a text that says so, and then empty ones."""

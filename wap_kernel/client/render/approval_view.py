@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -19,18 +18,19 @@ from wap_kernel.client.render.blocks import (
     python_hint,
     text_spans,
 )
+from wap_kernel.model.hints import address_person
 
-_ANONYMOUS = re.compile("[0-9a-f]{32}")
-"""The name that Jupyter gives a user who has only the server's token."""
 MAX_COMMITS = 10
 MAX_BOUND = 10
 """Files that a line names as bound to the decision."""
 
 
-def approval_blocks(run_id: str, pending: Mapping[str, Any], room: Room, prefix: str) -> list[Block]:
+def approval_blocks(target: str, pending: Mapping[str, Any], room: Room, prefix: str) -> list[Block]:
+    """Render an approval; `target` is the id of the run in the lines to type, and options that name its workspace."""
     operation = pending.get("operation", {})
     command = pending.get("command")
-    kind = event_rows.verb(operation.get("type", ""))
+    is_replacement = operation.get("type") == "createFile" and event_rows.is_replacement(pending)
+    kind = "replace" if is_replacement else event_rows.verb(operation.get("type", ""))
     subject = "a command" if command else units.truncate_line(event_rows.subject({**operation, **pending}))
     blocks: list[Block] = [
         Row((Span(f"Wants to {kind} "), Span(subject, "" if command else "code"), Span(_describe_flags(operation))))
@@ -39,15 +39,15 @@ def approval_blocks(run_id: str, pending: Mapping[str, Any], room: Room, prefix:
     if effect := pending.get("effect"):
         blocks += effect_view.effect_blocks(effect, room, prefix)
     rows = [(name, spans) for name, spans in _fields(pending) if spans]
-    return [*blocks, Fields((*rows, *_decision_lines(run_id, pending, prefix)))]
+    return [*blocks, Fields((*rows, *_decision_lines(target, pending, prefix)))]
 
 
 def name_caller(record: Mapping[str, Any]) -> str:
-    """Return the caller of a run or record: the agent, and the user for whom it works."""
+    """Return the caller of a run or record: the agent, the user for whom it works, and the notebook."""
     user, agent = str(record.get("user") or ""), str(record.get("agent") or record.get("token") or "")
-    if _ANONYMOUS.fullmatch(user):
-        return agent or "anonymous"  # the number changes with each request
-    return f"{agent}, for {user}" if agent and user else agent or user
+    names = f"{agent}, for {user}" if agent and user else agent or user
+    notebook = record.get("notebook")
+    return f"{names}, in {notebook}" if notebook else names
 
 
 def _describe_flags(operation: Mapping[str, Any]) -> str:
@@ -70,7 +70,7 @@ def _diff(pending: Mapping[str, Any], room: Room) -> list[Block]:
 
 
 def _fields(pending: Mapping[str, Any]) -> list[tuple[str, tuple[Span, ...]]]:
-    why = event_rows.join_sentences(pending.get("reason"), pending.get("suggestion"))
+    why = address_person(event_rows.join_sentences(pending.get("reason"), pending.get("suggestion")))
     folder = pending.get("cwd", ".")
     environment = ", ".join(f"{name}={value}" for name, value in dict(pending.get("env", {})).items())
     is_shared = pending.get("isolation") == "shared"
@@ -84,7 +84,7 @@ def _fields(pending: Mapping[str, Any]) -> list[tuple[str, tuple[Span, ...]]]:
         ("undo", text_spans(effect_view.NO_UNDO) if is_shared else ()),
         *_bound_files(pending),
         ("asked by", text_spans(units.truncate_line(name_caller(pending))) if name_caller(pending) else ()),
-        ("until", text_spans(units.format_time(pending["expiresAt"], date=False)) if pending.get("expiresAt") else ()),
+        ("until", text_spans(units.format_deadline(pending["expiresAt"])) if pending.get("expiresAt") else ()),
     ]
 
 
@@ -106,10 +106,10 @@ def _commits(label: str, commits: Sequence[object]) -> Iterator[tuple[str, tuple
         yield "", (Span("… and older ones", "muted"),)
 
 
-def _decision_lines(run_id: str, pending: Mapping[str, Any], prefix: str) -> list[tuple[str, tuple[Span, ...]]]:
-    lines = [("to allow it", f"approve {run_id}"), ("to refuse it", f"deny {run_id}")]
+def _decision_lines(target: str, pending: Mapping[str, Any], prefix: str) -> list[tuple[str, tuple[Span, ...]]]:
+    lines = [("to allow it", f"approve {target}"), ("to refuse it", f"deny {target}")]
     if pending.get("remember"):
-        lines.insert(1, ("always, here", f"approve {run_id} --always"))
+        lines.insert(1, ("always, here", f"approve {target} --always"))
     rows: list[tuple[str, tuple[Span, ...]]] = [(name, (Span(prefix + line, "type"),)) for name, line in lines]
     if pending.get("remember"):
         rows.insert(

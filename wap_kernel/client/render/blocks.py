@@ -15,6 +15,8 @@ from wap_kernel.client.render import units
 Tone = Literal["ok", "failed", "denied", "asks", "busy", "plain"]
 SpanKind = Literal["", "code", "type", "strong", "muted", "mark"]
 """The role of a span; `type` is a line for a person to type."""
+SHELL_PREFIX = "wap "
+"""The text before a line that a person types in a shell."""
 Rgb = tuple[int, int, int]
 LineTone = Literal["", "added", "removed", "hunk", "muted"]
 
@@ -148,8 +150,8 @@ def muted_row(text: str, *, is_below: bool = False) -> Row:
 
 
 def python_hint(prefix: str, where: str) -> str:
-    """Return where Python holds the rest; empty for the `wap` kernel, which has no prefix and no Python."""
-    return f"; {where}" if prefix else ""
+    """Return where Python holds the rest; empty for the `wap` kernel and the command line, which have no Python."""
+    return f"; {where}" if prefix.startswith("%") else ""
 
 
 def code_spans(text: object) -> tuple[Span, ...]:

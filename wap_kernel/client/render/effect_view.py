@@ -50,6 +50,31 @@ def simulated_blocks(changes: Sequence[Data], more: int, room: Room) -> list[Blo
     return [Fold(f"the run so far {summary}", tuple(rows))] if rows else []
 
 
+_RECORDED_KINDS = {
+    "modified": ("changed", "file"),
+    "folder created": ("created", "folder"),
+    "folder deleted": ("deleted", "folder"),
+    "link": ("changed", "link"),
+}
+"""The change and the noun of the kinds that only the record of a run has."""
+
+
+def recorded_blocks(changes: Sequence[Data], more: int, room: Room) -> list[Block]:
+    """Return the recorded changes of a run that has ended, with their diffs."""
+    listed = _sort_changes(map(_from_record, changes))
+    rows = _change_rows(listed, more, min(room.rows, MAX_ROWS))
+    diffs, contents = _diffs(listed, room)
+    summary = summarize_changes(listed) if not more else f"changes {len(listed) + more:,} paths"
+    head = Row((Span("The run "), Span(summary, "strong"), Span(".")))
+    return [head, *rows, *diffs, *contents] if rows else []
+
+
+def _from_record(change: Data) -> Data:
+    name = str(change.get("change", ""))
+    kind, noun = _RECORDED_KINDS.get(name, (name, "file"))
+    return {**change, "change": kind, "kind": noun, "source": change.get("from")}
+
+
 def refused_rows(refused: Sequence[Data]) -> list[Block]:
     """Return the changes that policy refuses, with the reasons."""
     rows: list[Block] = [

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from wap_kernel.client.render import units
 from wap_kernel.client.render.blocks import Row, Span, Tone
+from wap_kernel.dialects.hints import reword_for_person
+from wap_kernel.model.hints import address_person
 from wap_kernel.runs import batch_text
 
 Event = Mapping[str, Any]
@@ -32,6 +35,8 @@ VERBS = {
     "apply": "apply what was left of",
 }
 """Words for the types of operations; other types are shown by their name."""
+REPLACE_VERB = "write"
+"""The word for creating a file that was there before."""
 WORDS: dict[Tone, str] = {"ok": "done", "failed": "failed", "denied": "denied", "asks": "asks", "plain": "skipped"}
 LONGEST_SUBJECT = 120
 
@@ -62,29 +67,42 @@ class EventSummary:
         return Row((*spans, Span(colon + units.truncate_line(self.detail))), self.tone, self.word, self.facts)
 
 
-def summarize_event(event: Event, operation: Event) -> EventSummary:
-    """Summarize an event of `operation`, which may be empty; not every event names its own operation."""
+def summarize_event(event: Event, operation: Event, reword: Callable[[str], str] = reword_for_person) -> EventSummary:
+    """Summarize an event of `operation`, which may be empty; not every event names its own operation.
+
+    `reword` words an error for the person: by default in the language of a notebook.
+    """
     kind = str(event["type"])
     if kind == "error":
-        return EventSummary("failed", "", "", str(event.get("message", "")), (), is_operation=False)
+        message = reword(str(event.get("message", "")))
+        return EventSummary("failed", "", "", message, (), is_operation=False)
     if kind in ("policyDenied", "approvalRequired"):
         details = {**operation, **event.get("details", {})}
-        detail = join_sentences(event.get("reason"), event.get("suggestion"))
+        detail = address_person(join_sentences(event.get("reason"), event.get("suggestion")))
         tone: Tone = "denied" if kind == "policyDenied" else "asks"
         if event.get("simulated") is False:
             tone, detail = "plain", join_sentences(event.get("reason"), "A dry run does not do it")
         return EventSummary(tone, verb(event.get("operationType", "")), subject(details), detail, ())
-    detail = str(event.get("error", ""))
+    detail = reword(str(event.get("error", "")))
     if kind == "message":
         detail = str(event.get("content") or operation.get("content") or event.get("operationId", ""))
     tone = "ok" if event.get("success") else "failed"
     status_word = "would" if event.get("simulated") and tone == "ok" else ""
-    return EventSummary(tone, verb(kind), subject(event), detail, tuple(_facts(event)), status_word)
+    label = REPLACE_VERB if kind == "createFile" and is_replacement(event) else verb(kind)
+    return EventSummary(tone, label, subject(event), detail, tuple(_facts(event)), status_word)
 
 
 def summarize_skipped(operation: Event) -> EventSummary:
     """Summarize an operation without an event, because the run ended before it."""
     return EventSummary("plain", verb(operation.get("type", "")), subject(operation), "", (), "not run")
+
+
+def is_replacement(event: Event) -> bool:
+    """Return whether a written file was there before: its record says so, or the first hunk of its diff."""
+    if "change" in event:
+        return event["change"] in ("modified", "unchanged")
+    hunk = re.search(r"^@@ -(\d+(?:,\d+)?) ", str(event.get("diff", "")), re.MULTILINE)
+    return hunk is not None and hunk[1] != "0,0"
 
 
 def verb(kind: object) -> str:
@@ -122,8 +140,10 @@ def count_diff_lines(diff: str) -> str:
 def _facts(event: Event) -> list[str]:
     facts = [f"exit {event['exitCode']}"] if event.get("exitCode") and not event.get("timedOut") else []
     facts += ["timed out"] if event.get("timedOut") else []
-    facts += [units.format_size(event[name]) for name in ("bytesWritten", "size") if name in event]
+    if event["type"] == "createFile" and is_replacement(event):
+        facts.append("the same content" if event.get("change") == "unchanged" else "replaced")
     facts += [count_diff_lines(str(event["diff"]))] if event.get("diff") else []
+    facts += [units.format_size(event[name]) for name in ("bytesWritten", "size") if name in event]
     facts += [units.format_duration(event["durationMs"])] if isinstance(event.get("durationMs"), int | float) else []
     facts += ["not UTF-8: some bytes are shown replaced"] if event.get("isLossy") else []
     left = len(event.get("refusedChanges", ())) + len(event.get("conflicts", ()))

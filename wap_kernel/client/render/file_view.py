@@ -27,6 +27,9 @@ OPEN_LINES = 40
 """Lines of a file or a diff that are not folded."""
 _DIFF_TONES: dict[str, LineTone] = {"+": "added", "-": "removed", "@": "hunk", "\\": "muted"}
 
+_DIFF_HEADS = ("--- ", "+++ ", "diff ", "index ", "new file ", "deleted file ", "similarity ", "rename ", "old mode ")
+"""The beginnings of the lines that name a file in the diff of a command."""
+
 
 def file_blocks(data: Mapping[str, Any], request: Mapping[str, Any], room: Room, prefix: str) -> list[Block]:
     metadata = data.get("metadata", {})
@@ -98,6 +101,13 @@ def diff_blocks(diff: str, characters: int, lines: int, *, is_cut: bool = False,
     if len(body.lines) > OPEN_LINES and not is_open:
         return [Fold(f"diff, {len(body.lines):,} lines", tuple(blocks))]
     return blocks
+
+
+def diff_tone(line: str) -> LineTone:
+    """Return the tone of a line in the diff of a command's output, which has the names of files between hunks."""
+    if line.startswith(_DIFF_HEADS):
+        return "muted"
+    return _DIFF_TONES.get(line[:1], "")
 
 
 def _without_names(diff: str) -> str:

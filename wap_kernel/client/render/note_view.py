@@ -7,6 +7,7 @@ from typing import Any
 
 from wap_kernel.client.render import units
 from wap_kernel.client.render.blocks import Block, Header, Room, Row, Span, muted_row, preformatted, python_hint
+from wap_kernel.model.hints import address_person
 
 Data = Mapping[str, Any]
 
@@ -22,8 +23,9 @@ def problem(data: Data, request: Data, room: Room, prefix: str) -> list[Block]:
     blocks: list[Block] = [
         Header("failed", "not done", (), (*position, *([str(data["code"])] if data.get("code") else [])))
     ]
-    blocks += _message_blocks(str(data.get("error", "")), room, prefix, is_hint=False)
-    return [*blocks, *_message_blocks(str(data["hint"]), room, prefix, is_hint=True)] if data.get("hint") else blocks
+    blocks += _message_blocks(address_person(str(data.get("error", ""))), room, prefix, is_hint=False)
+    hint = address_person(str(data.get("hint") or ""))
+    return [*blocks, *_message_blocks(hint, room, prefix, is_hint=True)] if hint else blocks
 
 
 def _message_blocks(text: str, room: Room, prefix: str, *, is_hint: bool) -> list[Block]:

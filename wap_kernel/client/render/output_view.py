@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from wap_kernel.client.render import units
-from wap_kernel.client.render.blocks import Block, Fold, Pre, TextLine, muted_row, python_hint, split_lines
+from wap_kernel.client.render import file_view, units
+from wap_kernel.client.render.blocks import Block, Fold, LineTone, Pre, TextLine, muted_row, python_hint, split_lines
 from wap_kernel.client.render.writers import ansi
 
 OPEN_OUTPUT_LINES = 12
 """Lines of a command's output that are not folded."""
+_DIFF = re.compile(r"^--- .*\n\+\+\+ .*\n@@ ", re.MULTILINE)
+"""The head of a unified diff, as `git diff`, `git show` and `diff -u` print it."""
 
 
 class FullOutput(NamedTuple):
@@ -25,7 +30,9 @@ def output_blocks(
 ) -> list[Block]:
     """Return the end of an output, with the lines before it folded."""
     excerpt = units.take_tail(ansi.collapse_overwrites(text), characters, lines)
-    styled = tuple(TextLine(spans) for spans in ansi.style_lines(split_lines(excerpt.text)))
+    rows = split_lines(excerpt.text)
+    tones: Iterable[LineTone] = map(file_view.diff_tone, rows) if _DIFF.search(text) else itertools.repeat("")
+    styled = tuple(map(TextLine, ansi.style_lines(rows), tones))
     is_long = len(styled) > OPEN_OUTPUT_LINES + 4
     earlier, tail = (styled[:-OPEN_OUTPUT_LINES], styled[-OPEN_OUTPUT_LINES:]) if is_long else ((), styled)
     more: list[Block] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -9,6 +10,7 @@ from typing import Any
 
 from wap_kernel.client.render import approval_view, effect_view, event_rows, file_view, units
 from wap_kernel.client.render.blocks import (
+    SHELL_PREFIX,
     Block,
     Fold,
     Header,
@@ -23,11 +25,14 @@ from wap_kernel.client.render.blocks import (
     split_lines,
 )
 from wap_kernel.client.render.output_view import FullOutput, output_blocks
+from wap_kernel.dialects.hints import reword_for_person
+from wap_kernel.model.hints import address_person
 
 Event = Mapping[str, Any]
 
 NOTE = "wap: not applied"
 """The beginning of the server's lines in stderr about changes that were not applied."""
+FIRST_DISPLAY = "This approval was not shown here before. To approve it, run the same line again."
 OMISSION_MARK = " bytes left out ...]"
 """The mark in an output whose middle the event omits."""
 STATUSES: dict[str, Tone] = {
@@ -63,8 +68,10 @@ def run_blocks(data: Mapping[str, Any], request: Mapping[str, Any], room: Room, 
     events: list[Event] = [
         event for event in data["events"] if event["type"] != "approvalRequired" or "simulated" in event
     ]
+    events = [_add_change(event, request.get("changes")) for event in events]
+    reword = address_person if prefix == SHELL_PREFIX else reword_for_person
     outcomes = [
-        event_rows.summarize_event(event, operations.get(str(event.get("operationId")), {})) for event in events
+        event_rows.summarize_event(event, operations.get(str(event.get("operationId")), {}), reword) for event in events
     ]
     if (not_undone := _find_not_undone(data["events"])) is not None:
         outcomes = [_mark_undone(one, event, not_undone) for one, event in zip(outcomes, events, strict=True)]
@@ -83,9 +90,33 @@ def run_blocks(data: Mapping[str, Any], request: Mapping[str, Any], room: Room, 
         blocks += [outcomes[index].row, *bodies.render(index)]
         after = index + 1
     blocks += _gap(outcomes[after:], prefix)
+    blocks += _other_changes(events, request, room)
+    if pending is not None and request.get("is_first_display"):
+        blocks.append(Row((Span(FIRST_DISPLAY, "strong"),)))
     if pending is not None:
         blocks += approval_view.approval_blocks(run_id, pending, room, prefix)
     return [*blocks, *_next_lines(data, status, run_id, prefix)]
+
+
+def _add_change(event: Event, changes: Mapping[str, Event] | None) -> Event:
+    """Return the event of a written file with the recorded change of its path: its event does not say what it was."""
+    if event["type"] != "createFile" or not event.get("success") or "diff" in event or changes is None:
+        return event
+    change = changes.get(posixpath.normpath(str(event.get("path", ""))), {})
+    is_same = not change or change.get("diff") == ""  # the file itself is another one all the same
+    name = "unchanged" if is_same else str(change["change"])
+    diff = {"diff": change["diff"]} if name == "modified" and change.get("diff") else {}
+    return {**event, **diff, "truncated": change.get("isDiffTruncated"), "change": name}
+
+
+def _other_changes(events: Sequence[Event], request: Mapping[str, Any], room: Room) -> list[Block]:
+    """Return the changes of the run that no row has, where a person wants to see all of it."""
+    if not request.get("is_detailed"):
+        return []
+    named = {posixpath.normpath(str(event.get("path", ""))) for event in events if event.get("diff")}
+    named |= {posixpath.normpath(str(event.get("path", ""))) for event in events if event.get("change")}
+    others = [change for path, change in (request.get("changes") or {}).items() if path not in named]
+    return effect_view.recorded_blocks(others, int(request.get("more_changes") or 0), room)
 
 
 def _find_not_undone(events: Sequence[Event]) -> Sequence[str] | None:

@@ -26,7 +26,7 @@ Data = Mapping[str, Any]
 Cells = tuple[tuple[Span, ...], ...]
 
 _SIGNS: dict[Tone, str] = {"ok": "✓", "failed": "✗", "denied": "⊘", "asks": "?", "busy": "●", "plain": ""}
-_OUTCOMES: dict[str, Tone] = {"ok": "ok", "denied": "denied", "failed": "failed", "unfinished": "busy"}
+_OUTCOMES: dict[str, Tone] = {"ok": "ok", "asked": "asks", "denied": "denied", "failed": "failed", "unfinished": "busy"}
 _VERDICTS: dict[str, tuple[Tone, str]] = {"allow": ("ok", "allow"), "ask": ("asks", "ask"), "deny": ("denied", "deny")}
 LONGEST_CELL = 300
 
@@ -41,7 +41,7 @@ def runs(data: Data, request: Data, room: Room, prefix: str) -> list[Block]:
     rows = [_run_cells(run) for run in listed[: room.rows]]
     found: list[Block] = [
         head,
-        Table(("run", "status", "operations", "started (UTC)", "took", "by"), tuple(rows), wide=5),
+        Table(("run", "status", "operations", "started", "took", "by"), tuple(rows), wide=5),
     ]
     found = found if rows else [head]
     return [
@@ -50,6 +50,14 @@ def runs(data: Data, request: Data, room: Room, prefix: str) -> list[Block]:
         *_older_rows(data),
         *(waiting_row(run, prefix) for run in _waiting_runs(listed, room)),
     ]
+
+
+def approval_notice(data: Data, request: Data, room: Room, prefix: str) -> list[Block]:
+    """Render the runs of agents that have begun to wait."""
+    listed: Sequence[Data] = data["runs"]
+    title = "An agent waits for your approval" if len(listed) == 1 else f"{len(listed):,} runs of agents wait for you"
+    rows = [waiting_row(run, prefix, approval_view.name_caller(run)) for run in listed[: room.rows]]
+    return [Header("asks", title), *rows, *_more_rows(len(listed) - len(rows), prefix)]
 
 
 def _run_cells(run: Data) -> Cells:
@@ -84,12 +92,12 @@ def _waiting_runs(listed: Sequence[Data], room: Room) -> list[Data]:
     return [run for run in listed if run.get("pendingApproval")][: max(room.rows // 10, 1)]
 
 
-def waiting_row(run: Data, prefix: str) -> Row:
-    """Return a row for a run that waits for approval: its operation, and the line that shows it."""
+def waiting_row(run: Data, prefix: str, caller: str = "") -> Row:
+    """Return a row for a run that waits for approval: its operation, the caller if named, the line that shows it."""
     pending = run["pendingApproval"]
     operation = pending.get("operation", {})
     subject = event_rows.first_line(event_rows.subject({**operation, **pending}))
-    label = f"waits to {event_rows.verb(operation.get('type', ''))} "
+    label = f"{_shorten(caller)} waits to {event_rows.verb(operation.get('type', ''))} ".lstrip()
     line = f"{prefix}show {run.get('runId', '')}"
     effect = f", which {summarize_effect(pending['effect'])}" if pending.get("effect") else ""
     spans = (Span(label), Span(subject, "code"), Span(effect), Span(", see ", "muted"), Span(line, "type"))
@@ -100,7 +108,7 @@ def audit(data: Data, request: Data, room: Room, prefix: str) -> list[Block]:
     records: Sequence[Data] = data["records"]
     rows = [_record_cells(record) for record in records[: room.rows]]
     head = Header("plain", "", text_spans(units.format_count(len(records), "record")), ("newest first",))
-    table = Table(("time (UTC)", "outcome", "what", "by", "run"), tuple(rows), wide=2)
+    table = Table(("time", "outcome", "what", "by", "run"), tuple(rows), wide=2)
     return [head, *([table] if rows else []), *_more_rows(len(records) - len(rows), prefix), *_older_rows(data)]
 
 
@@ -156,7 +164,7 @@ def grants(data: Data, request: Data, room: Room, prefix: str) -> list[Block]:
         )
         for grant in listed[: room.rows]
     )
-    table = Table(("grant", "allows", "since (UTC)", "by"), rows, wide=1)
+    table = Table(("grant", "allows", "since", "by"), rows, wide=1)
     revoke = Span(f"{prefix}grants --revoke {_shorten(listed[0].get('id', ''))}", "type")
     again = Row((Span("To be asked again: ", "muted"), revoke))
     return [head, table, *_more_rows(len(listed) - len(rows), prefix), again]

@@ -11,7 +11,12 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from wap_kernel.client.render.effect_text import summarize_effect
+from wap_kernel.client.render import approval_view
+from wap_kernel.client.render.blocks import Room
+from wap_kernel.client.render.run_view import STATUSES
+from wap_kernel.client.render.writers import text_writer
+from wap_kernel.client.render.writers.palette import DIFF_ROLES, NO_COLORS, Palette
+from wap_kernel.model.hints import address_person
 from wap_kernel.model.text import escape_invisible, escape_one_line
 
 Write = Callable[[str], object]
@@ -20,11 +25,14 @@ Event = Mapping[str, Any]
 BARS = {"stdout": "  | ", "stderr": "  ! "}
 NOUNS = {"bytesWritten": "bytes", "size": "bytes", "editsApplied": "edits", "durationMs": "ms"}
 """The units of the numbers in an event."""
+OUTCOME_WIDTH = 7
+MAX_CLOSEST_CHARACTERS = 2_000
 MAX_CHANGES = 50
 """Changed paths that are listed."""
-MAX_DIFFS = 20
-MAX_TEXT_CHARACTERS = 4_000
-"""Characters of one diff, and of one stream of output, in an approval."""
+_ROOM = Room(characters=24_000, rows=200, lines=400)
+"""The room of an approval."""
+_ROLES = {"ok": "ok", "would": "ok", "failed": "failed", "error": "failed", "denied": "denied", "asks": "asks"}
+"""The colour of each outcome."""
 
 
 class JsonLines:
@@ -44,8 +52,9 @@ class JsonLines:
 class Transcript:
     """An output for people."""
 
-    def __init__(self, write: Write) -> None:
+    def __init__(self, write: Write, palette: Palette = NO_COLORS) -> None:
         self._write = write
+        self._palette = palette
         self._streamed: set[tuple[str, str]] = set()
         """Operations and streams whose output was written while they ran."""
         self._open: str | None = None
@@ -60,7 +69,9 @@ class Transcript:
     def end(self, message: Event, advice: str) -> None:
         self._close_line()
         what = "; nothing was changed" if message.get("dryRun") else ""
-        self._write(f"{message['runId']}: {str(message['status']).replace('_', ' ')}{what}\n")
+        status = str(message["status"])
+        label = self._palette.paint(status.replace("_", " "), STATUSES.get(status, ""))
+        self._write(f"{message['runId']}: {label}{what}\n")
         if advice:
             self._write(advice + "\n")
 
@@ -70,12 +81,26 @@ class Transcript:
                 if (event.get("operationId"), stream) not in self._streamed:
                     self._output(str(event.get("operationId")), stream, str(event.get(stream, "")))
         self._close_line()
-        self._write(render_event(event) + "\n")
+        self._write(render_event(event, self._palette) + "\n")
+        if isinstance(closest := event.get("closest"), dict):
+            self._write("".join(f"{line}\n" for line in self._closest(closest)))
         if "simulated" in event:
-            for detail in (event[name] for name in ("note", "diff") if event.get(name)):
-                self._write(f"{BARS['stdout']}{_indent(str(detail))}\n")
+            for name in ("note", "diff"):
+                self._write("".join(f"{line}\n" for line in self._detail(str(event.get(name) or ""), name)))
             if event.get("changes"):
                 self._write("".join(f"{line}\n" for line in _list_changes(event)))
+
+    def _closest(self, closest: Event) -> list[str]:
+        """Return the region that is most like the text that an edit did not find."""
+        head = f"  The closest is at line {closest.get('startLine')}:"
+        return [escape_one_line(head), *self._detail(str(closest.get("text", ""))[:MAX_CLOSEST_CHARACTERS], "text")]
+
+    def _detail(self, text: str, name: str) -> list[str]:
+        """Return the lines of a note or a diff with a bar in front."""
+        lines = escape_invisible(text).rstrip("\n").split("\n") if text else []
+        roles = [DIFF_ROLES.get(line[:1], "") if name == "diff" else "" for line in lines]
+        painted = [self._palette.paint(line, role) for line, role in zip(lines, roles, strict=True)]
+        return [f"{BARS['stdout']}{line}" for line in painted]
 
     def _output(self, operation_id: str, stream: str, chunk: str) -> None:
         if not chunk:
@@ -94,8 +119,14 @@ class Transcript:
             self._open = None
 
 
-def render_event(event: Event) -> str:
+def render_event(event: Event, palette: Palette = NO_COLORS) -> str:
     """Return an event on one line: its outcome, subject and facts."""
+    line = _describe_event(event)
+    outcome = line[:OUTCOME_WIDTH]
+    return palette.paint(outcome, _ROLES.get(outcome.strip(), "")) + line[OUTCOME_WIDTH:]
+
+
+def _describe_event(event: Event) -> str:
     kind = str(event["type"])
     if kind == "approvalRequired":
         is_skipped = event.get("simulated") is False
@@ -105,14 +136,14 @@ def render_event(event: Event) -> str:
     if kind == "policyDenied":
         return _join("denied", event["operationType"], "", f"{event['reason']} {event.get('suggestion', '')}")
     if kind == "error":
-        return _join("error", event["category"], "", event["message"])
+        return _join("error", event["category"], "", address_person(event["message"]))
     facts = [f"exit {event['exitCode']}"] if "exitCode" in event else []
     facts += ["timed out"] if event.get("timedOut") else []
     facts += ["shared: not undone by a revert"] if event.get("isolation") == "shared" else []
     facts += [f"{event[name]} {noun}" for name, noun in NOUNS.items() if name in event]
     if "simulated" in event:
         facts += [f"{name} {event[name]}" for name in ("verdict", "rule") if event.get(name)]
-    detail = str(event.get("error", "")) + (f" ({', '.join(facts)})" if facts else "")
+    detail = address_person(str(event.get("error", ""))) + (f" ({', '.join(facts)})" if facts else "")
     return _join(_outcome(event), kind, _subject(event), detail)
 
 
@@ -127,46 +158,19 @@ def _subject(event: Event) -> str:
 
 
 def _join(outcome: str, kind: object, subject: str, detail: str) -> str:
-    named = " ".join(part for part in (f"{outcome:7}", str(kind), subject) if part)
+    named = " ".join(part for part in (f"{outcome:{OUTCOME_WIDTH}}", str(kind), subject) if part)
     detail = detail.strip()
     separator = "" if not detail else " " if detail.startswith("(") else ": "
     return escape_one_line(f"{named}{separator}{detail}")
 
 
-def render_pending_approval(message: Event, where: str) -> str:
-    """Return the pending approval of a run, and how a person decides it.
+def render_pending_approval(message: Event, prefix: str, options: str = "", palette: Palette = NO_COLORS) -> str:
+    """Return the pending approval of a run, and the lines with which a person decides it.
 
-    `where` is the address of the server, or how to get one.
+    `options` are the options that name the workspace in these lines, with a space before.
     """
-    pending = message["pendingApproval"]
-    body = json.dumps({"approvalId": pending["approvalId"], "decision": "approved"})
-    fields = [
-        f"  {name}: {_indent(', '.join(map(str, value)) if isinstance(value, list) else str(value))}"
-        for name, value in pending.items()
-        if not isinstance(value, dict)
-    ]
-    return "\n".join(
-        [
-            "A person must approve this operation:",
-            *fields,
-            *_describe_effect(pending.get("effect")),
-            f"To decide{where}:",
-            f"  POST wap/runs/{message['runId']}/decision {body}",
-            '  or with "denied", and a "reason";',
-            f"  or in a notebook there: %wap approve {message['runId']}",
-        ]
-    )
-
-
-def _describe_effect(effect: Event | None) -> list[str]:
-    """Return what the command did on its layer: its changes, diffs and output."""
-    if effect is None:
-        return []
-    diffs = [str(one["diff"]) for one in effect.get("changes", ()) if one.get("diff")][:MAX_DIFFS]
-    texts = [(BARS["stdout"], diff[:MAX_TEXT_CHARACTERS]) for diff in diffs]
-    texts += [(bar, str(effect[name])[-MAX_TEXT_CHARACTERS:]) for name, bar in BARS.items() if effect.get(name)]
-    head = f"  effect: {summarize_effect(effect)} (exit {effect.get('exitCode')}; nothing is applied yet)"
-    return [head, *_list_changes(effect), *(f"{bar}{_indent(text)}" for bar, text in texts)]
+    target = f"{message['runId']}{options}"
+    return text_writer.write(approval_view.approval_blocks(target, message["pendingApproval"], _ROOM, prefix), palette)
 
 
 def _list_changes(effect: Event) -> list[str]:
@@ -177,7 +181,3 @@ def _list_changes(effect: Event) -> list[str]:
     ]
     more = len(changes) - len(lines) + int(effect.get("more") or 0)
     return [*lines, f"    and {more} more"] if more else lines
-
-
-def _indent(text: str) -> str:
-    return escape_invisible(text).rstrip("\n").replace("\n", f"\n{BARS['stdout']}")

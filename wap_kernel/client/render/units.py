@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import NamedTuple
 
 from wap_kernel.model.text import escape_invisible, escape_one_line
@@ -15,6 +15,7 @@ __all__ = [
     "escape_invisible",
     "escape_one_line",
     "format_count",
+    "format_deadline",
     "format_duration",
     "format_size",
     "format_time",
@@ -66,11 +67,32 @@ def elapsed_milliseconds(start: object, end: object) -> float | None:
 
 
 def format_time(time: object, *, date: bool = True) -> str:
-    """Return a time in UTC, to the second; a value that is not a time is returned as text."""
+    """Return a time in the local zone, which it names; a value that is not a time is returned as text."""
     parsed = _parse_time(time)
     if parsed is None:
         return str(time or "")
-    return f"{parsed:%Y-%m-%d %H:%M:%S}" if date else f"{parsed:%H:%M} UTC"
+    local = parsed.astimezone()
+    return f"{local:%Y-%m-%d %H:%M:%S %Z}" if date else f"{local:%H:%M %Z}"
+
+
+def format_deadline(time: object, now: datetime | None = None) -> str:
+    """Return a time in the local zone, and how long it is until then."""
+    parsed = _parse_time(time)
+    if parsed is None:
+        return str(time or "")
+    left = (parsed - (now or datetime.now(timezone.utc))).total_seconds()
+    return f"{format_time(time, date=False)}, {_format_rest(left)}"
+
+
+def _format_rest(seconds: float) -> str:
+    """Return how long is left, in minutes as long as there are some."""
+    if seconds <= 0:
+        return "over"
+    minutes = round(seconds / 60)
+    if minutes < 2:
+        return f"{format_count(max(round(seconds), 1), 'second')} left"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min left" if hours else f"{minutes} min left"
 
 
 def _parse_time(time: object) -> datetime | None:

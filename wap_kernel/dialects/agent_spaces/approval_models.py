@@ -9,7 +9,7 @@ from pydantic.alias_generators import to_camel
 
 
 class ReceivedModel(BaseModel):
-    """Data for clients that read it; further fields are accepted, since a later version may have some."""
+    """Base of models that clients parse; fields of later versions are accepted."""
 
     model_config = ConfigDict(frozen=True, extra="allow", strict=True, alias_generator=to_camel)
     __pydantic_extra__: dict[str, JsonValue]

@@ -11,6 +11,7 @@ from wap_kernel.dialects.agent_spaces.event_models import TYPES, Category
 from wap_kernel.dialects.hints import render_hint
 from wap_kernel.files.read import WholeFile
 from wap_kernel.model.errors import AlreadyExists, ApprovalRequired, EditNotFound, PermissionDenied, TimedOut, WapError
+from wap_kernel.model.limits import AGENT_SPACES_MAX_EVENT_MESSAGE_CHARACTERS
 from wap_kernel.model.operations import Message, ModifyFile, Operation, ReadFile, RunCommand, WriteFile
 from wap_kernel.model.paths import render_path
 from wap_kernel.model.results import (
@@ -28,8 +29,6 @@ from wap_kernel.redaction.results import PATTERN_REDACTOR, Redact, redact_value
 
 TIMED_OUT = 124
 """Exit code of a command that took too long, as `timeout` of coreutils has it."""
-MAX_MESSAGE_CHARACTERS = 2_000
-"""Characters of a message that its event holds."""
 _UNREDACTED_FIELDS = frozenset({"operationId", "content", "diff", "closest"})
 """Fields with the sender's own text or a file's content, which an edit must find again character by character."""
 Event = dict[str, Any]
@@ -107,8 +106,8 @@ class AgentSpacesEventWriter:
 
     def _message_fields(self, message: Message) -> Event:
         """Return the beginning of a message; the stored operations of the run hold all of it."""
-        is_long = len(message.content) > MAX_MESSAGE_CHARACTERS
-        content = redact_value(message.content, self._redact)[:MAX_MESSAGE_CHARACTERS]
+        is_long = len(message.content) > AGENT_SPACES_MAX_EVENT_MESSAGE_CHARACTERS
+        content = redact_value(message.content, self._redact)[:AGENT_SPACES_MAX_EVENT_MESSAGE_CHARACTERS]
         return {"content": content, "truncated": is_long or None}
 
     def _write_outcome(self, step_id: str, operation: Operation, success: bool, fields: Event) -> Event:

@@ -34,7 +34,7 @@ from wap_kernel.runs import batch_text
 DIALECT = "agent_spaces"
 """Name of the dialect, as runs store it."""
 PROTOCOL_VERSION = "1.0"
-MIN_TIMEOUT_MS, DEFAULT_TIMEOUT_MS, MAX_TIMEOUT_MS = 1_000, 30_000, 3_600_000
+MIN_TIMEOUT_MS, DEFAULT_TIMEOUT_MS, MAX_TIMEOUT_MS = 1, 30_000, 3_600_000
 """Bounds and default of a command's timeout."""
 
 
@@ -172,7 +172,7 @@ class ShellOperation(_Operation):
     type: Literal["shell"]
     command: Text = Field(min_length=1, max_length=AGENT_SPACES_MAX_COMMAND_CHARACTERS)
     cwd: Path = "."
-    timeout: Annotated[int, INTEGER] = Field(DEFAULT_TIMEOUT_MS, ge=MIN_TIMEOUT_MS, le=MAX_TIMEOUT_MS)
+    timeout: Annotated[int, Field(ge=MIN_TIMEOUT_MS, le=MAX_TIMEOUT_MS), INTEGER] = DEFAULT_TIMEOUT_MS
     env: dict[Text, Text] = Field(default_factory=dict)
     isolation: parameters.CommandIsolation = "layer"
 
@@ -181,6 +181,7 @@ class ShellOperation(_Operation):
             command=self.command,
             cwd=_to_engine_path(self.cwd),
             timeout_ms=self.timeout,
+            is_timeout_default="timeout" not in self.model_fields_set,
             environment=self.env,
             isolation=self.isolation,
         )

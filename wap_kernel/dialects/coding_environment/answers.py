@@ -7,17 +7,24 @@ descriptions in the tools' schemas.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
+from pydantic import PrivateAttr
+
+from wap_kernel.dialects.coding_environment import images
 from wap_kernel.dialects.coding_environment.workspace_root import render_reachable, render_relative
 from wap_kernel.model.base import Model
-from wap_kernel.model.limits import CODING_DEFAULT_TIMEOUT_SECONDS, CODING_MAX_READ_BYTES
+from wap_kernel.model.limits import CODING_DEFAULT_TIMEOUT_SECONDS, CODING_MAX_READ_BYTES, CODING_MAX_TEXT_BYTES
 from wap_kernel.model.operations import (
+    CopyFile,
+    CreateDirectory,
     DeleteFile,
     DescribeWorkspace,
     Isolation,
     ListFiles,
     ModifyFile,
+    MoveFile,
     ReadFile,
     RunCommand,
     SearchFiles,
@@ -44,6 +51,21 @@ class ReadAnswer(Model):
     hash: str
     is_binary: bool
     content: str
+    mime_type: str | None = None
+    """The type of an image, which is in the content of the result."""
+    start_line: int | None = None
+    end_line: int | None = None
+    total_lines: int | None = None
+    truncated: Literal[True] | None = None
+    """True when lines were left out because the answer would be too long."""
+    note: str | None = None
+    """The part that was left out, and how to get it."""
+    _blocks: tuple[Mapping[str, Any], ...] = PrivateAttr(())
+
+    @property
+    def blocks(self) -> tuple[Mapping[str, Any], ...]:
+        """The content besides the text: the image that the file is."""
+        return self._blocks
 
 
 class ChangeAnswer(Model):
@@ -72,6 +94,7 @@ class ListAnswer(Model):
     truncated: Literal[True] | None = None
     """True when there are more than are listed: `total` of them."""
     total: int | None = None
+    next_cursor: str | None = None
 
 
 class SearchMatch(Model):
@@ -87,6 +110,7 @@ class SearchAnswer(Model):
     count: int
     truncated: Literal[True] | None = None
     total: int | None = None
+    next_cursor: str | None = None
 
 
 class CommandAnswer(ChangeAnswer):
@@ -120,12 +144,36 @@ class DeleteAnswer(ChangeAnswer):
     deleted: Literal[True] = True
 
 
+class MoveAnswer(ChangeAnswer):
+    path: str
+    """The new path."""
+    hash: str | None = None
+
+
+class FolderAnswer(ChangeAnswer):
+    path: str
+
+
+class OutputAnswer(Model):
+    run_id: str
+    operation_id: str
+    stream: Literal["stdout", "stderr"]
+    offset: int
+    content: str
+    total_bytes: int
+    is_complete: bool
+    next_offset: int | None = None
+    """The beginning of the next page; absent at the end of a command that has ended."""
+    is_truncated: Literal[True] | None = None
+
+
 class GlobAnswer(Model):
     pattern: str
     files: list[ListEntry]
     count: int
     truncated: Literal[True] | None = None
     total: int | None = None
+    next_cursor: str | None = None
 
 
 class WorkspaceLimits(Model):
@@ -163,17 +211,54 @@ class RunReport(Model):
     pending_approval: dict[str, Any] | None = None
     response: dict[str, Any] | None = None
     """The answer of a single call that waited for an approval."""
+    output: list[OutputAnswer] | None = None
+    """The output so far of a command that still runs."""
 
 
 def render_read(operation: ReadFile, result: FileContent) -> ReadAnswer:
-    return ReadAnswer(
-        path=render_relative(operation.path, operation.within),
+    path = render_relative(operation.path, operation.within)
+    answer = ReadAnswer(
+        path=path,
         size=result.metadata.size,
         mtime=result.metadata.last_modified,
         hash=result.hash,
         is_binary=result.encoding == "base64",
         content=result.content,
     )
+    image = images.build_image(path, result)
+    if image is not None:
+        answer = answer.model_copy(update={"content": "", "mime_type": image.media_type, "note": image.note})
+        answer._blocks = image.blocks
+        return answer
+    if operation.start_line is None and operation.end_line is None and not result.is_truncated:
+        return answer
+    return answer.model_copy(update=_describe_lines(operation, result))
+
+
+def _describe_lines(operation: ReadFile, result: FileContent) -> dict[str, Any]:
+    start = operation.start_line or 1
+    end = start + result.returned_lines - 1
+    fields: dict[str, Any] = {"start_line": start, "end_line": end, "total_lines": result.total_lines}
+    if not result.is_truncated:
+        return fields
+    if result.encoding == "base64":
+        note = f"The answer was truncated after {CODING_MAX_TEXT_BYTES} bytes; the rest is binary."
+    elif result.content.endswith("\n"):
+        note = f"Lines {end + 1} to {result.total_lines} were left out; read on with startLine {end + 1}."
+    else:
+        note = f"Line {end} was truncated after {CODING_MAX_TEXT_BYTES} bytes; a command can read the rest of it."
+        if end < result.total_lines:
+            note += f" Read on with startLine {end + 1}."
+    return {**fields, "truncated": True, "note": note}
+
+
+def render_move(operation: MoveFile | CopyFile, result: PathResult) -> MoveAnswer:
+    path = render_relative(operation.destination, operation.within)
+    return MoveAnswer(path=path, hash=result.hash, run_id=result.run_id)
+
+
+def render_folder(operation: CreateDirectory, result: PathResult) -> FolderAnswer:
+    return FolderAnswer(path=render_relative(operation.path, operation.within), run_id=result.run_id)
 
 
 def render_write(operation: WriteFile, result: WriteResult) -> WriteAnswer:
@@ -189,13 +274,13 @@ def render_write(operation: WriteFile, result: WriteResult) -> WriteAnswer:
 def render_list(operation: ListFiles, result: FileList) -> ListAnswer:
     entries = [_render_entry(entry, operation.within) for entry in result.files]
     path = render_relative(operation.path, operation.within)
-    return ListAnswer(path=path, entries=entries, **_count_items(len(entries), result.is_truncated, result.total_found))
+    return ListAnswer(path=path, entries=entries, **_count_items(len(entries), result, result.total_found))
 
 
 def render_glob(operation: ListFiles, result: FileList) -> GlobAnswer:
     files = [_render_entry(entry, operation.within) for entry in result.files]
     pattern = (operation.include or ("",))[0]
-    return GlobAnswer(pattern=pattern, files=files, **_count_items(len(files), result.is_truncated, result.total_found))
+    return GlobAnswer(pattern=pattern, files=files, **_count_items(len(files), result, result.total_found))
 
 
 def _render_entry(entry: FileEntry, within: str) -> ListEntry:
@@ -220,7 +305,7 @@ def render_search(operation: SearchFiles, result: SearchResult) -> SearchAnswer:
         for match in result.matches
     ]
     return SearchAnswer(
-        query=operation.query, results=results, **_count_items(len(results), result.is_truncated, result.total_matches)
+        query=operation.query, results=results, **_count_items(len(results), result, result.total_matches)
     )
 
 
@@ -294,5 +379,7 @@ def render_workspace(operation: DescribeWorkspace, result: WorkspaceDescription)
     )
 
 
-def _count_items(count: int, is_truncated: bool, total: int) -> dict[str, Any]:
-    return {"count": count, **({"truncated": True, "total": total} if is_truncated else {})}
+def _count_items(count: int, result: FileList | SearchResult, total: int) -> dict[str, Any]:
+    if not result.is_truncated and result.next_cursor is None:
+        return {"count": count}
+    return {"count": count, "truncated": True, "total": total, "next_cursor": result.next_cursor}

@@ -20,15 +20,12 @@ from wap_kernel.model.operations import Operation
 class GitToolParameters(RootedParameters, GitParameters):
     model_config = ConfigDict(alias_generator=to_camel)
 
-    workdir: str = Field(
-        ".", min_length=1, description="Folder of the repository, or one in it, relative to workspaceRoot."
-    )
+    workdir: str = Field(".", min_length=1, description="Folder in the repository.")
     files: Paths | None = Field(
         None,
-        description="commit (staged first), add, restore, diff, log: files and folders, relative to workdir; "
-        '"." is all of it.',
+        description="commit (only these), add, restore, diff, log.",
     )
-    path: str | None = Field(None, min_length=1, description="clone: the new folder, relative to workdir.")
+    path: str | None = Field(None, min_length=1, description="clone: the new folder.")
     confirmed: Confirmed = False
 
     def build_operation(self, root: RootFolder) -> Operation:

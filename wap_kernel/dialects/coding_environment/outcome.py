@@ -1,4 +1,4 @@
-"""The outcome of a tool call: the same answer as text and as data, or an error as text for the model."""
+"""The outcome of a tool call: the same answer as text and as data, or an error in the catalog's form."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic_core import to_json
 
-from wap_kernel.dialects.coding_environment.rpc_errors import RpcError, encode_tool_error, to_rpc_error
+from wap_kernel.dialects.coding_environment.answers import ReadAnswer
+from wap_kernel.dialects.coding_environment.rpc_errors import RpcError, to_rpc_error
 from wap_kernel.dialects.coding_environment.tools import CodingTool
 from wap_kernel.model.errors import WapError
 from wap_kernel.model.operations import Operation
@@ -18,49 +20,56 @@ from wap_kernel.model.results import Result
 
 @dataclass(frozen=True)
 class CallOutcome:
-    """The answer of a call. `text` is `structured` as JSON; an error has no `structured`."""
+    """The answer of a call: `data` is its JSON, `text` the same JSON for the model. An error is `{"error": ...}`."""
 
     text: str
-    structured: dict[str, Any] | None = None
+    data: bytes
+    blocks: tuple[Mapping[str, Any], ...] = ()
+    """Further content besides the text: images."""
+    error: RpcError | None = None
 
     @property
-    def is_error(self) -> bool:
-        return self.structured is None
+    def structured(self) -> dict[str, Any]:
+        answer: dict[str, Any] = json.loads(self.data)
+        return answer
+
+    @property
+    def result(self) -> bytes:
+        """The result of `tools/call` as JSON. The parts are encoded already: an answer may hold megabytes."""
+        text = b'{"type":"text","text":%b}' % to_json(self.text)
+        content = b",".join((text, *map(to_json, self.blocks)))
+        failure = b"" if self.error is None else b',"isError":true'
+        return b'{"content":[%b],"structuredContent":%b%b}' % (content, self.data, failure)
 
 
-def encode_answer(answer: BaseModel) -> CallOutcome:
+def encode_answer(answer: BaseModel, blocks: tuple[Mapping[str, Any], ...] = ()) -> CallOutcome:
     return CallOutcome(
         answer.model_dump_json(by_alias=True, exclude_none=True, indent=2),
-        answer.model_dump(mode="json", by_alias=True, exclude_none=True),
+        answer.model_dump_json(by_alias=True, exclude_none=True).encode("utf-8"),
+        blocks,
     )
 
 
 def encode_result(tool: CodingTool[Any], operation: Operation, result: Result) -> CallOutcome:
     assert tool.answer is not None
-    return encode_answer(tool.answer(operation, result))
+    answer = tool.answer(operation, result)
+    return encode_answer(answer, answer.blocks if isinstance(answer, ReadAnswer) else ())
 
 
-def encode_failure(tool: CodingTool[Any], error: WapError) -> CallOutcome:
-    return _encode_error(encode_tool_error(tool.name, error))
-
-
-def _encode_error(answer: Mapping[str, Any]) -> CallOutcome:
-    return CallOutcome(json.dumps(answer, indent=2, ensure_ascii=False))
+def encode_failure(error: RpcError) -> CallOutcome:
+    answer = {"error": {"code": error.code, "message": error.message, "data": error.data}}
+    text = json.dumps(answer, indent=2, ensure_ascii=False, default=str)
+    return CallOutcome(text, json.dumps(answer, default=str).encode("ascii"), error=error)
 
 
 def encode_stored_error(tool: CodingTool[Any], error: WapError) -> dict[str, Any]:
-    """Encode the error of a call for the run store: a JSON-RPC error for the catalog's tools."""
-    if not tool.in_catalog:
-        return encode_tool_error(tool.name, error)
-    failure = to_rpc_error(tool.name, error)
-    return {"error": {"code": failure.code, "message": failure.message, "data": failure.data}}
+    """Encode the error of a call for the run store."""
+    return encode_failure(to_rpc_error(tool.name, error)).structured
 
 
 def decode_stored(tool: CodingTool[Any], answer: Mapping[str, Any]) -> CallOutcome:
-    """Decode a stored answer for the call that waited for it; raise a stored JSON-RPC error as RpcError."""
+    """Decode a stored answer for the call that waited for it."""
     error = answer.get("error")
     if isinstance(error, Mapping):
-        raise RpcError(error["code"], error["message"], error["data"])
-    if error is None or "code" not in answer:
-        return encode_answer(tool.response.model_validate(answer))
-    return _encode_error(answer)
+        return encode_failure(RpcError(error["code"], error["message"], error["data"]))
+    return encode_answer(tool.response.model_validate(answer))

@@ -6,9 +6,10 @@ from typing import Annotated
 
 from pydantic import Field
 
+from wap_kernel.dialects.coding_environment.images import is_image
 from wap_kernel.dialects.coding_environment.workspace_root import RootFolder
 from wap_kernel.dialects.tool import INTEGER, Parameters
-from wap_kernel.dialects.wap.parameters import CommandIsolation, Hash
+from wap_kernel.dialects.wap.parameters import CommandIsolation, Cursor, Hash
 from wap_kernel.model.errors import InvalidArgument, TooLarge
 from wap_kernel.model.limits import (
     CODING_DEFAULT_TIMEOUT_SECONDS,
@@ -16,6 +17,7 @@ from wap_kernel.model.limits import (
     CODING_MAX_COMMAND_CHARACTERS,
     CODING_MAX_EDIT_BYTES,
     CODING_MAX_READ_BYTES,
+    CODING_MAX_TEXT_BYTES,
     MAX_GLOBS,
     MAX_INTEGER,
 )
@@ -25,22 +27,17 @@ DEFAULT_MAX_ENTRIES, DEFAULT_MAX_RESULTS = 10_000, 1_000
 """The limits of a listing and a search where the caller sets none."""
 
 Positive = Annotated[int, Field(ge=1, le=MAX_INTEGER), INTEGER]
-Path = Annotated[
-    str, Field(min_length=1, description="Path relative to workspaceRoot (an absolute path inside it also works).")
-]
+Path = Annotated[str, Field(min_length=1, description="Relative to workspaceRoot.")]
 Globs = Annotated[
     list[str],
     Field(
         max_length=MAX_GLOBS,
-        description='Only files that match one of these patterns, e.g. "**/*.py". * does not cross a /, ** does.',
+        description='Only such files, e.g. "**/*.py".',
     ),
 ]
 Confirmed = Annotated[
     bool,
-    Field(
-        description="The user has agreed to exactly this call. Needed where the workspace's policy file says so "
-        "(confirmationRequired); never set it on your own."
-    ),
+    Field(description="The user has agreed to exactly this call; never set it on your own."),
 ]
 
 
@@ -50,8 +47,7 @@ class RootedParameters(Parameters):
     workspace_root: str = Field(
         ".",
         min_length=1,
-        description="Folder below the server's root that paths are relative to, and that files are read and changed "
-        "in. A command starts in it, and may reach what else the server's root holds. Default: that root.",
+        description="Folder that paths are relative to; default: the server's root.",
     )
 
     def build_operation(self, root: RootFolder) -> Operation:
@@ -60,26 +56,33 @@ class RootedParameters(Parameters):
 
 class ReadFileParameters(RootedParameters):
     path: Path
+    start_line: Positive | None = Field(None, description="First line, from 1.")
+    end_line: Positive | None = Field(None, description="Last line, included.")
 
     def build_operation(self, root: RootFolder) -> Operation:
+        path = root.resolve(self.path)
         # A file that is not all UTF-8 comes as bytes: an agent would write replaced characters back with its edit.
         return ReadFile(
-            path=root.resolve(self.path), within=root.within, encoding="auto", max_size=CODING_MAX_READ_BYTES
+            path=path,
+            within=root.within,
+            start_line=self.start_line,
+            end_line=self.end_line,
+            encoding="auto",
+            max_size=CODING_MAX_READ_BYTES,
+            max_text=None if is_image(path) else CODING_MAX_TEXT_BYTES,
         )
 
 
 class WriteOptions(Parameters):
-    atomic: bool = Field(
-        True, description="Accepted as the catalog has it; every write is atomic: the old or the new content, no mix."
-    )
-    create_if_missing: bool = Field(True, description="Create parent directories if they are missing.")
+    atomic: bool = Field(True, description="By a rename; false writes in place.")
+    create_if_missing: bool = Field(True, description="Make missing parent folders.")
     expected_hash: Hash | None = None
     confirmed: Confirmed = False
 
 
 class WriteFileParameters(RootedParameters):
     path: Path
-    contents: str = Field(description="The whole new content of the file, as text.")
+    contents: str = Field(description="The whole new content.")
     options: WriteOptions = Field(default_factory=lambda: WriteOptions())
 
     def build_operation(self, root: RootFolder) -> Operation:
@@ -89,6 +92,7 @@ class WriteFileParameters(RootedParameters):
                 within=root.within,
                 content=self.contents.encode("utf-8"),
                 create_directories=self.options.create_if_missing,
+                atomic=self.options.atomic,
                 expected_hash=self.options.expected_hash,
                 confirmed=self.options.confirmed,
             )
@@ -96,9 +100,10 @@ class WriteFileParameters(RootedParameters):
 
 
 class ListOptions(Parameters):
-    recursive: bool = Field(False, description="List everything below as well (node_modules, .git etc. are left out).")
+    recursive: bool = Field(False, description="List everything below.")
     globs: Globs | None = None
-    max_entries: Positive = Field(DEFAULT_MAX_ENTRIES, description="How many entries are answered at most.")
+    max_entries: Positive = Field(DEFAULT_MAX_ENTRIES, description="Entries of a page.")
+    cursor: Cursor | None = None
 
 
 class ListFilesParameters(RootedParameters):
@@ -112,21 +117,21 @@ class ListFilesParameters(RootedParameters):
             recursive=self.options.recursive,
             include=to_include(self.options.globs),
             limit=self.options.max_entries,
+            cursor=self.options.cursor,
             metadata=True,
         )
 
 
 class SearchOptions(Parameters):
-    regex: bool = Field(
-        False, description="The query is a regular expression (Rust: no look-around, no back-references)."
-    )
-    case_sensitive: bool = Field(False, description="Whether a and A are different.")
+    regex: bool = Field(False, description="The query is a regular expression of Rust.")
+    case_sensitive: bool = Field(False, description="Tell a from A.")
     globs: Globs | None = None
-    max_results: Positive = Field(DEFAULT_MAX_RESULTS, description="How many matching lines are answered at most.")
+    max_results: Positive = Field(DEFAULT_MAX_RESULTS, description="Matching lines of a page.")
+    cursor: Cursor | None = None
 
 
 class SearchFilesParameters(RootedParameters):
-    query: str = Field(min_length=1, description="What to look for, within one line.")
+    query: str = Field(min_length=1, description="Text or pattern, within one line.")
     options: SearchOptions = Field(default_factory=lambda: SearchOptions())
 
     def build_operation(self, root: RootFolder) -> Operation:
@@ -138,31 +143,30 @@ class SearchFilesParameters(RootedParameters):
             case_sensitive=self.options.case_sensitive,
             include=to_include(self.options.globs),
             limit=self.options.max_results,
+            cursor=self.options.cursor,
             context_lines=0,
         )
 
 
 class CommandOptions(Parameters):
-    cwd: str = Field(
-        ".", min_length=1, description="Folder to run in, relative to workspaceRoot. Default: that folder."
-    )
-    env: dict[str, str] = Field(default_factory=dict, max_length=1000, description="Further environment variables.")
+    cwd: str = Field(".", min_length=1, description="Folder to run in, relative to workspaceRoot.")
+    env: dict[str, str] = Field(default_factory=dict, max_length=1000, description="Environment variables.")
     timeout: float = Field(
         CODING_DEFAULT_TIMEOUT_SECONDS,
         gt=0,
         allow_inf_nan=False,
-        description="Seconds after which the command is ended. Policy has a maximum.",
+        description="Seconds.",
     )
     isolation: CommandIsolation = "layer"
     confirmed: Confirmed = False
 
 
 class RunCommandParameters(RootedParameters):
-    command: str = Field(min_length=1, description="The program: a name or a path. No shell reads it; see args.")
+    command: str = Field(min_length=1, description="The program; no shell reads it.")
     args: list[str] = Field(
         default_factory=list,
         max_length=CODING_MAX_ARGUMENTS,
-        description='Its arguments, one each, passed on as they are: no quoting, no globs, no "&&", no "|".',
+        description='Its arguments, one each; no quoting, no "&&".',
     )
     options: CommandOptions = Field(default_factory=lambda: CommandOptions())
 
@@ -189,6 +193,7 @@ class RunCommandParameters(RootedParameters):
             cwd=root.resolve(self.options.cwd),
             within=root.within,
             timeout_ms=min(self.options.timeout * 1000, MAX_INTEGER),
+            is_timeout_default="timeout" not in self.options.model_fields_set,
             environment=self.options.env,
             isolation=self.options.isolation,
             confirmed=self.options.confirmed,

@@ -1,4 +1,4 @@
-"""Errors of the catalog's tools as JSON-RPC errors.
+"""Errors of tools with the catalog's codes of JSON-RPC.
 
 | what | code |
 |---|---|
@@ -74,18 +74,6 @@ def to_rpc_error(tool: str, error: WapError) -> RpcError:
     translated = translate_error(tool, error)
     data = {"code": translated.code.value, "hint": translated.hint, **translated.details}
     return RpcError(_choose_code(tool, error), _escape_surrogates(translated.text), _escape_surrogates(data))
-
-
-def encode_tool_error(tool: str, error: WapError) -> dict[str, Any]:
-    """Encode an error of a tool outside the catalog, in the form that REST has."""
-    translated = translate_error(tool, error)
-    answer: dict[str, Any] = {
-        "error": translated.text,
-        "code": translated.code.value,
-        "details": translated.details or None,
-    }
-    cleaned: dict[str, Any] = _escape_surrogates({name: value for name, value in answer.items() if value is not None})
-    return cleaned
 
 
 def translate_error(tool: str, error: WapError) -> WapError:

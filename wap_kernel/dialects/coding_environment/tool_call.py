@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel
 
@@ -17,13 +17,20 @@ from wap_kernel.dialects.agent_spaces import operations as agent_spaces
 from wap_kernel.dialects.batch_authorization import SCOPE_RULE, Authorize
 from wap_kernel.dialects.coding_environment import confirmation_prompt, outcome, run_wait, workspace_root
 from wap_kernel.dialects.coding_environment import progress as call_progress
+from wap_kernel.dialects.coding_environment.answers import OutputAnswer, RunReport
 from wap_kernel.dialects.coding_environment.confirmation_prompt import ConfirmationPrompt
-from wap_kernel.dialects.coding_environment.extra_parameters import GetRunParameters, RunOperationsParameters
+from wap_kernel.dialects.coding_environment.extra_parameters import (
+    CancelRunParameters,
+    GetOutputParameters,
+    GetRunParameters,
+    RunOperationsParameters,
+)
 from wap_kernel.dialects.coding_environment.outcome import CallOutcome
 from wap_kernel.dialects.coding_environment.parameters import RootedParameters
 from wap_kernel.dialects.coding_environment.progress import Progress
-from wap_kernel.dialects.coding_environment.rpc_errors import RpcError, relocate_error, to_rpc_error
+from wap_kernel.dialects.coding_environment.rpc_errors import relocate_error, to_rpc_error
 from wap_kernel.dialects.coding_environment.tools import DIALECT, TOOLS, CodingTool
+from wap_kernel.dialects.tool import LARGE_BODY_BYTES
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import (
     ApprovalRequired,
@@ -35,9 +42,10 @@ from wap_kernel.model.errors import (
     translate_os_error,
 )
 from wap_kernel.model.git.operations import GitTransfer
+from wap_kernel.model.limits import DEFAULT_OUTPUT_PAGE_BYTES
 from wap_kernel.model.operations import Effect, Operation, RunCommand
 from wap_kernel.model.results import Result
-from wap_kernel.model.run import Step
+from wap_kernel.model.run import Run, Step
 from wap_kernel.policy.verdict import VerdictKind
 from wap_kernel.providers.process.stream import Chunk
 from wap_kernel.runs.runner import Runner
@@ -62,8 +70,8 @@ async def call_tool(
 ) -> CallOutcome:
     """Call the tool `name`; wait at most `wait` seconds for the approval of a person in Jupyter.
 
-    Errors of the catalog's tools are raised as RpcError, those of the other tools are outcomes. Cancelling the task
-    ends the operation and withdraws its approval.
+    An error is an outcome, too, but for an unknown tool, which raises RpcError. Cancelling the task ends the operation
+    and withdraws its approval.
     """
     tool = TOOLS.get(name)
     if tool is None:
@@ -71,20 +79,16 @@ async def call_tool(
     tool_call = _ToolCall(tool, runner, caller, confirm, progress, wait, authorize, admit)
     try:
         return await tool_call.perform(arguments or {})
-    except RpcError:
-        raise
     except WapError as error:
         failure = error
     except Exception as error:  # noqa: BLE001 - a bug: the server logs it and hides its text
         failure = runner.workspace.bug(error, name)
-    if tool.in_catalog:
-        raise to_rpc_error(name, failure)
-    return outcome.encode_failure(tool, failure)
+    return outcome.encode_failure(to_rpc_error(name, failure))
 
 
 def encode_result(step: Step, result: Result) -> dict[str, Any]:
     """Encode the result of a call that waited for approval, for the run store."""
-    return outcome.encode_result(TOOLS[step.tool], step.operation, result).structured or {}
+    return outcome.encode_result(TOOLS[step.tool], step.operation, result).structured
 
 
 def encode_error(step: Step, error: WapError) -> dict[str, Any]:
@@ -115,10 +119,16 @@ class _ToolCall:
             raise
         if operation is not None:
             return await self._perform_single(operation)
-        if isinstance(parameters, RunOperationsParameters):
-            return await self._run_batch(parameters)
-        assert isinstance(parameters, GetRunParameters)
-        return await self._get_run(parameters)
+        match parameters:
+            case RunOperationsParameters():
+                return await self._run_batch(parameters)
+            case CancelRunParameters():
+                return await self._report((await self.runner.cancel(parameters.run_id, self.caller)).id)
+            case GetOutputParameters():
+                return await self._get_output(parameters)
+            case _:
+                assert isinstance(parameters, GetRunParameters)
+                return await self._get_run(parameters)
 
     # -- before the operation
 
@@ -146,8 +156,9 @@ class _ToolCall:
             parsed: BaseModel = self.tool.parse(json.dumps(arguments).encode("ascii"))
             return parsed
 
-        # A tool that writes has contents among its arguments, which may be large.
-        return parse() if self.tool.effect is Effect.READ else await self.runner.workspace.offload(parse)
+        # Contents may be large, and a caller may send anything in their place.
+        is_small = self.tool.effect is Effect.READ and _count_characters(arguments) <= LARGE_BODY_BYTES
+        return parse() if is_small else await self.runner.workspace.offload(parse)
 
     async def _build_operation(self, parameters: RootedParameters) -> Operation:
         workspace = self.runner.workspace
@@ -294,8 +305,45 @@ class _ToolCall:
 
         return await run_wait.withdraw_on_cancel(report(), self.runner, run_id, self.caller)
 
+    async def _get_output(self, parameters: GetOutputParameters) -> CallOutcome:
+        run = await self.runner.get(parameters.run_id, self.caller)
+        step = parameters.operation_id or next(
+            (step.id for step in reversed(run.steps) if isinstance(step.operation, RunCommand)), None
+        )
+        if step is None:
+            raise NotFound("The run has no command.", hint="getRun tells what it did.", runId=run.id)
+        page = await self._read_output(run.id, step, parameters.stream, parameters.offset, parameters.limit)
+        return outcome.encode_answer(page)
+
+    async def _read_output(
+        self, run_id: str, step: str, stream: Literal["stdout", "stderr"], offset: int, limit: int
+    ) -> OutputAnswer:
+        page = await self.runner.output(run_id, step, stream, offset, limit, self.caller)
+        return OutputAnswer.model_validate({"runId": run_id, **page})
+
     async def _report(self, run_id: str) -> CallOutcome:
         run = await self.runner.get(run_id, self.caller)
         message = await self.runner.encode_message(run, self.caller)
-        parse = self.tool.response.model_validate_json
-        return await self.runner.workspace.offload(lambda: outcome.encode_answer(parse(message)))
+        report = RunReport.model_validate_json(message)
+        if not run.status.is_final and run.position < len(run.steps):
+            report = report.model_copy(update={"output": await self._find_output(run)})
+        return await self.runner.workspace.offload(lambda: outcome.encode_answer(report))
+
+    async def _find_output(self, run: Run) -> list[OutputAnswer] | None:
+        """Return the beginning of what the command under way has put out, if anything."""
+        step = run.steps[run.position]
+        if not isinstance(step.operation, RunCommand):
+            return None
+        streams: tuple[Literal["stdout", "stderr"], ...] = ("stdout", "stderr")
+        limit = DEFAULT_OUTPUT_PAGE_BYTES
+        pages = [await self._read_output(run.id, step.id, stream, 0, limit) for stream in streams]
+        return [page for page in pages if page.content] or None
+
+
+def _count_characters(value: object) -> int:
+    """Count the characters of the texts in a JSON value."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, Mapping):
+        return sum(len(name) + _count_characters(each) for name, each in value.items())
+    return sum(map(_count_characters, value)) if isinstance(value, list) else 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -13,6 +13,7 @@ from wap_kernel.dialects.coding_environment import answers, extra_parameters, gi
 from wap_kernel.dialects.tool import P, Tool
 from wap_kernel.model.caller import Caller
 from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.model.limits import MCP_MAX_TOOL_NAME_CHARACTERS
 from wap_kernel.model.operations import Effect
 
 DIALECT = "coding_environment"
@@ -24,8 +25,6 @@ class CodingTool(Tool[P]):
 
     answer: Callable[[Any, Any], BaseModel] | None = None
     """The function that renders the answer from the operation and its result; None for a tool of runs."""
-    in_catalog: bool = False
-    """True for a tool of the catalog: its errors are JSON-RPC errors; those of other tools are results."""
 
     @property
     def confirmed_by(self) -> str | None:
@@ -41,71 +40,59 @@ _CATALOG: tuple[CodingTool[Any], ...] = (
     CodingTool(
         "readFile",
         "Read a file",
-        "Reads a whole file: its text, or base64 with isBinary for what is not UTF-8 text. Not for files over 10 "
-        "MiB, and not to look for something: searchFiles finds it with less. The hash can be passed to writeFile, "
-        'editFile or deleteFile as expectedHash. Example: {"path": "src/main.py"}',
+        "Reads a file: text, base64 with isBinary for bytes, an image as an image. At most 256 KB; the rest by lines. "
+        'Not to look for something: searchFiles. Example: {"path": "src/main.py"}',
         Effect.READ,
         parameters.ReadFileParameters,
         answers.ReadAnswer,
         idempotent=True,
         answer=answers.render_read,
-        in_catalog=True,
     ),
     CodingTool(
         "writeFile",
         "Write a file",
-        "Creates a file or replaces all of its content (at most 1 MiB), atomically; parent folders are made. With "
-        "options.expectedHash, of a read or a write, only what you know is replaced. Not "
-        'to change a part of an existing file: editFile does that without sending the rest. Example: {"path": '
-        '"notes/todo.md", "contents": "- first\\n"}',
+        "Creates a file or replaces all of it (at most 1 MiB). Not to change a part: editFile. Example: "
+        '{"path": "notes/todo.md", "contents": "- first\\n"}',
         Effect.WRITE,
         parameters.WriteFileParameters,
         answers.WriteAnswer,
         destructive=True,
         idempotent=True,
         answer=answers.render_write,
-        in_catalog=True,
     ),
     CodingTool(
         "listFiles",
         "List files",
-        "Lists a folder, with options.recursive everything below. Start here to learn the layout. Not to find "
-        "files by name (globFiles) or text in them (searchFiles). With globs only files are listed. Example: "
-        '{"path": "src", "options": {"recursive": true, "globs": ["**/*.py"]}}',
+        "Lists a folder, or everything below it. Not to find names (globFiles) or text (searchFiles). Example: "
+        '{"path": "src", "options": {"recursive": true}}',
         Effect.READ,
         parameters.ListFilesParameters,
         answers.ListAnswer,
         idempotent=True,
         answer=answers.render_list,
-        in_catalog=True,
     ),
     CodingTool(
         "searchFiles",
         "Search in files",
-        "Finds the lines that hold a text or match a regular expression, in all text files below workspaceRoot, "
-        'case ignored unless told otherwise. Not for file names: globFiles. Example: {"query": "def \\\\w+_total", '
-        '"options": {"regex": true, "globs": ["**/*.py"]}}',
+        "Finds lines with a text or a pattern, in all text files, case ignored. Not for file names: globFiles. "
+        'Example: {"query": "def total", "options": {"globs": ["**/*.py"]}}',
         Effect.READ,
         parameters.SearchFilesParameters,
         answers.SearchAnswer,
         idempotent=True,
         answer=answers.render_search,
-        in_catalog=True,
     ),
     CodingTool(
         "runCommand",
         "Run a command",
-        "Runs a program with arguments, without a shell, and waits for it: tests, builds, linters. A failing "
-        "command is an answer with its exitCode. Its changes are applied when it has ended; refusedChanges and "
-        "conflicts name those that are not. Not for reading, searching or editing files: the other tools "
-        'are faster and can be checked. Example: {"command": "python3", "args": ["-m", "pytest", "-q"], '
-        '"options": {"timeout": 60}}',
+        "Runs a program without a shell. Its changes are applied at its end; refusedChanges and conflicts name those "
+        "that are not. Not to read, search or edit files. Example: "
+        '{"command": "python3", "args": ["-m", "pytest", "-q"]}',
         Effect.EXECUTE,
         parameters.RunCommandParameters,
         answers.CommandAnswer,
         destructive=True,
         answer=answers.render_command,
-        in_catalog=True,
     ),
 )
 
@@ -113,10 +100,8 @@ _EXTRA: tuple[CodingTool[Any], ...] = (
     CodingTool(
         "editFile",
         "Edit a file",
-        "Replaces exact text in a file and leaves every other byte alone; all edits or none. oldText must occur "
-        "exactly once, unless replaceAll. When it is not found, the answer shows the closest region: read that "
-        'and try again. Not for new files or rewriting most of one: writeFile. Example: {"path": "app.py", '
-        '"edits": [{"oldText": "port = 3000", "newText": "port = 8080"}]}',
+        "Replaces exact text that occurs once; all edits or none. Not found: the error shows the closest region. Not "
+        'for new files: writeFile. Example: {"path": "app.py", "edits": [{"oldText": "3000", "newText": "8080"}]}',
         Effect.WRITE,
         extra_parameters.EditFileParameters,
         answers.EditAnswer,
@@ -126,8 +111,7 @@ _EXTRA: tuple[CodingTool[Any], ...] = (
     CodingTool(
         "deleteFile",
         "Delete a file",
-        "Deletes a file, or a folder with recursive; of a link only the link. Not to empty a file: writeFile. "
-        'Example: {"path": "build/old.log"}',
+        'Deletes a file, a link, or a folder with recursive. Not to empty a file. Example: {"path": "a.log"}',
         Effect.WRITE,
         extra_parameters.DeleteFileParameters,
         answers.DeleteAnswer,
@@ -135,10 +119,38 @@ _EXTRA: tuple[CodingTool[Any], ...] = (
         answer=answers.render_deletion,
     ),
     CodingTool(
+        "moveFile",
+        "Move a file",
+        'Moves or renames a file or folder. Not to copy: copyFile. Example: {"source": "a.py", "destination": "b.py"}',
+        Effect.WRITE,
+        extra_parameters.MoveFileParameters,
+        answers.MoveAnswer,
+        destructive=True,
+        answer=answers.render_move,
+    ),
+    CodingTool(
+        "copyFile",
+        "Copy a file",
+        'Copies a file. Not for folders: runCommand. Example: {"source": "a.py", "destination": "b.py"}',
+        Effect.WRITE,
+        extra_parameters.CopyFileParameters,
+        answers.MoveAnswer,
+        answer=answers.render_move,
+    ),
+    CodingTool(
+        "createDirectory",
+        "Make a folder",
+        'Makes a folder and its parents. Not needed before writeFile. Example: {"path": "src/new"}',
+        Effect.WRITE,
+        extra_parameters.CreateDirectoryParameters,
+        answers.FolderAnswer,
+        idempotent=True,
+        answer=answers.render_folder,
+    ),
+    CodingTool(
         "globFiles",
         "Find files by name",
-        "Finds files whose path matches a pattern, newest first. Not for text in files: searchFiles; not for the "
-        'layout of a folder: listFiles. Example: {"pattern": "**/test_*.py"}',
+        'Finds files by a pattern, newest first. Not for text in files: searchFiles. Example: {"pattern": "**/*.py"}',
         Effect.READ,
         extra_parameters.GlobFilesParameters,
         answers.GlobAnswer,
@@ -148,9 +160,7 @@ _EXTRA: tuple[CodingTool[Any], ...] = (
     CodingTool(
         "readNotebook",
         "Read a notebook",
-        "Reads a Jupyter notebook cell by cell: ids, types, sources, and outputs as text (images are only named). Use "
-        "it for .ipynb files instead of readFile, which answers the raw JSON. Not for other files. Example: "
-        '{"path": "analysis.ipynb"}',
+        'Reads an .ipynb cell by cell, with ids and outputs. Not for other files. Example: {"path": "a.ipynb"}',
         Effect.READ,
         notebook_tools.ReadNotebookParameters,
         notebook_tools.NotebookAnswer,
@@ -160,10 +170,8 @@ _EXTRA: tuple[CodingTool[Any], ...] = (
     CodingTool(
         "editNotebook",
         "Edit a notebook",
-        "Inserts, replaces, deletes and moves cells of a Jupyter notebook by their ids, which readNotebook tells; all "
-        "edits or none. Nothing is executed, and a cell with a new source loses its outputs. Not for other files: "
-        'editFile. Example: {"path": "analysis.ipynb", "edits": [{"type": "replace", "cellId": "a1b2", "source": '
-        '"x = 1"}, {"type": "insert", "cellType": "markdown", "source": "# Results", "afterCell": "a1b2"}]}',
+        "Edits cells by id: insert, replace (with source), delete, move. Not to run them. "
+        ' Example: {"path": "a.ipynb", "edits": [{"type": "replace", "cellId": "a1", "source": "x"}]}',
         Effect.WRITE,
         notebook_tools.EditNotebookParameters,
         answers.EditAnswer,
@@ -173,10 +181,9 @@ _EXTRA: tuple[CodingTool[Any], ...] = (
     CodingTool(
         "git",
         "Git",
-        "Works with the git repository in workdir: status, diff, log, show, add, commit, restore, checkout, branch; "
-        "with remotes fetch, pull, push, clone (the credential is the server's and never shown). commit stages files "
-        "first. When git refuses, exitCode is not 0 and message says what to do next. Not for git's other commands: "
-        'runCommand. Example: {"action": "commit", "message": "fix: count to n", "files": ["src/sums.py"]}',
+        "Works with a git repository; remotes use the server's credential. When git refuses, message says what to do. "
+        "Not for git's other commands: runCommand. Example: "
+        '{"action": "commit", "message": "fix: count", "files": ["a.py"]}',
         Effect.EXECUTE,
         git_tool.GitToolParameters,
         git_tool.GitToolAnswer,
@@ -187,12 +194,9 @@ _EXTRA: tuple[CodingTool[Any], ...] = (
     CodingTool(
         "runOperations",
         "Run a batch",
-        "Performs several operations in order as one run that a person can watch and undo: message, createFile, "
-        "readFile, editFile, deleteFile, shell (a line for bash). Paths are relative to the server's root. With "
-        "atomic the first failure undoes all; with dryRun nothing is changed and the answer tells what would be. "
-        "Look at the events: a failed one does not stop the rest. Not for a single operation. Example: "
-        '{"operations": [{"type": "createFile", "path": "a.py", "content": "x = 1\\n"}, {"type": "shell", '
-        '"command": "python3 a.py"}], "atomic": true}',
+        "Runs operations as one run that a person can undo: message (content), createFile (path, content), readFile, "
+        "editFile (edits), deleteFile, shell (command). A failed one does not stop the rest. Not for one operation. "
+        ' Example: {"operations": [{"type": "shell", "command": "make && make test"}]}',
         Effect.EXECUTE,
         extra_parameters.RunOperationsParameters,
         answers.RunReport,
@@ -201,19 +205,35 @@ _EXTRA: tuple[CodingTool[Any], ...] = (
     CodingTool(
         "getRun",
         "Look at a run",
-        "Tells what became of a run: of runOperations when it was not waited for, or of a call that a person had "
-        'to agree to (its answer is then in response). Not to start or to repeat something. Example: {"runId": '
-        '"run_0123456789abcdef", "wait": 30}',
+        "Tells what became of a run: status, events, output so far, response of a call that waited. Not to repeat it. "
+        'Example: {"runId": "run_0123"}',
         Effect.READ,
         extra_parameters.GetRunParameters,
         answers.RunReport,
         idempotent=True,
     ),
     CodingTool(
+        "getOutput",
+        "Read a run's output",
+        'Reads the whole output of a command by page. Not for other events: getRun. Example: {"runId": "run_0123"}',
+        Effect.READ,
+        extra_parameters.GetOutputParameters,
+        answers.OutputAnswer,
+        idempotent=True,
+    ),
+    CodingTool(
+        "cancelRun",
+        "Cancel a run",
+        'Ends a run and its command, or withdraws what waits. Not to undo it. Example: {"runId": "run_0123"}',
+        Effect.EXECUTE,
+        extra_parameters.CancelRunParameters,
+        answers.RunReport,
+        idempotent=True,
+    ),
+    CodingTool(
         "getWorkspaceInfo",
         "Describe the workspace",
-        "Tells the root folder, the limits, what is left out of recursive listings, whether commands are confined "
-        "and where their changes go. Call it once when you begin; it says nothing about single files. Example: {}",
+        "Tells the root, the limits and whether commands are confined; says nothing about files. Example: {}",
         Effect.READ,
         extra_parameters.GetWorkspaceInfoParameters,
         answers.WorkspaceInfo,
@@ -224,6 +244,54 @@ _EXTRA: tuple[CodingTool[Any], ...] = (
 
 TOOLS = MappingProxyType({tool.name: tool for tool in (*_CATALOG, *_EXTRA)})
 CATALOG = tuple(tool.name for tool in _CATALOG)
+
+
+_READ = (
+    *("readFile", "listFiles", "searchFiles", "globFiles", "readNotebook"),
+    *("getRun", "getOutput", "getWorkspaceInfo"),
+)
+_WRITE = ("writeFile", "editFile", "moveFile", "copyFile", "createDirectory", "deleteFile")
+ALL_TOOLS = "all"
+PROFILES: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        "read": frozenset(_READ),
+        "edit": frozenset((*_READ, *_WRITE, "editNotebook")),
+        "notebook": frozenset((*_READ, "editNotebook")),
+        ALL_TOOLS: frozenset(TOOLS),
+    }
+)
+"""Sets of tools that a client, or the person who makes its token, chooses by one word."""
+
+
+_OTHER_NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "readFile": ("read",),
+        "listFiles": ("exploreFiles",),
+        "globFiles": ("glob",),
+        "searchFiles": ("grep",),
+        "writeFile": ("write", "createFile"),
+        "editFile": ("modifyFile", "edit"),
+        "editNotebook": ("modifyNotebook",),
+    }
+)
+"""The names of the same tools in the other dialects."""
+
+
+def list_profile_names(profile: str) -> tuple[str, ...]:
+    """List the names of a profile's tools in all dialects."""
+    return tuple(name for tool in TOOLS if tool in PROFILES[profile] for name in (tool, *_OTHER_NAMES.get(tool, ())))
+
+
+def get_profile(name: str | None) -> frozenset[str] | None:
+    """Return the tools of a profile; None, for all tools, where no profile is named. Raise InvalidArgument."""
+    if name is None:
+        return None
+    if name not in PROFILES:
+        raise InvalidArgument(
+            f"There is no profile named {name[:MCP_MAX_TOOL_NAME_CHARACTERS]!r}.",
+            hint=f"Profiles: {', '.join(PROFILES)}.",
+        )
+    return PROFILES[name]
 
 
 def list_tools(caller: Caller, only: Collection[str] | None = None) -> list[CodingTool[Any]]:

@@ -1,1 +1,1 @@
-"""The MCP server: the tools, files and prompts of a workspace, for every MCP client. The SDK loads on first use."""
+"""The MCP server: the tools, files and prompts of a workspace, for every MCP client."""

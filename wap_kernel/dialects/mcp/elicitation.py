@@ -7,17 +7,15 @@ answered with the prompt, and the client calls again with the user's answer, whi
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any, Protocol
 
-import mcp_types as types
-from mcp.shared.exceptions import MCPError
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import ValidationError
-
 from wap_kernel.dialects.coding_environment.confirmation_prompt import ConfirmationPrompt
-from wap_kernel.dialects.mcp.identity import Message
+from wap_kernel.dialects.mcp.connection import Call, ClientGone
+from wap_kernel.dialects.mcp.protocol import has_envelope
 
 ANSWER_TIMEOUT_SECONDS = 15 * 60.0
+METHOD = "elicitation/create"
 _SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {"confirm": {"type": "boolean", "title": "I agree", "default": False}},
@@ -28,50 +26,53 @@ _SCHEMA: dict[str, Any] = {
 class Elicitation(Protocol):
     """A way to ask the user of a client."""
 
-    pending_request: types.InputRequiredResult | None
+    pending_request: Mapping[str, Any] | None
     """The answer of the call while the user has not answered."""
 
     async def confirm(self, prompt: ConfirmationPrompt) -> bool: ...
 
 
-def open_elicitation(message: Message, params: types.CallToolRequestParams) -> Elicitation | None:
+def open_elicitation(call: Call, answers: Mapping[str, Any] | None) -> Elicitation | None:
     """Return the elicitation for a call; None where the client cannot ask its user."""
-    declared = message.session.client_capabilities
-    capability = None if declared is None else declared.elicitation
-    if capability is None or (capability.form is None and capability.url is not None):
+    capability = call.connection.capabilities.get("elicitation")
+    if not isinstance(capability, Mapping) or ("url" in capability and "form" not in capability):
         return None
-    if message.protocol_version in MODERN_PROTOCOL_VERSIONS:
-        return _RetriedElicitation(params.input_responses or {})
-    return _DirectElicitation(message) if message.session.can_send_request else None
+    if has_envelope(call.version):
+        return _RetriedElicitation(answers or {})
+    return _DirectElicitation(call) if call.outlet.takes_requests else None
 
 
 class _DirectElicitation:
-    def __init__(self, message: Message) -> None:
-        self._message = message
-        self.pending_request: types.InputRequiredResult | None = None
+    pending_request: Mapping[str, Any] | None = None
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
 
     async def confirm(self, prompt: ConfirmationPrompt) -> bool:
-        request = self._message.session.elicit_form(prompt.text, _SCHEMA, self._message.request_id)
+        request = self._call.connection.ask(self._call.outlet, METHOD, _build_params(prompt))
         try:
             return _is_yes(await asyncio.wait_for(request, ANSWER_TIMEOUT_SECONDS))
-        except (MCPError, ValidationError, asyncio.TimeoutError):
-            # The client cannot ask after all, its answer does not fit the form, or the user does not answer.
+        except (ClientGone, asyncio.TimeoutError):  # the client cannot ask after all, or the user does not answer
             return False
 
 
 class _RetriedElicitation:
-    def __init__(self, answers: types.InputResponses) -> None:
+    def __init__(self, answers: Mapping[str, Any]) -> None:
         self._answers = answers
-        self.pending_request: types.InputRequiredResult | None = None
+        self.pending_request: Mapping[str, Any] | None = None
 
     async def confirm(self, prompt: ConfirmationPrompt) -> bool:
-        key = prompt.key
-        answer = self._answers.get(key)
+        answer = self._answers.get(prompt.key)
         if answer is None:
-            form = types.ElicitRequestFormParams(message=prompt.text, requested_schema=_SCHEMA)
-            self.pending_request = types.InputRequiredResult(input_requests={key: types.ElicitRequest(params=form)})
-        return isinstance(answer, types.ElicitResult) and _is_yes(answer)
+            request = {"method": METHOD, "params": {**_build_params(prompt), "mode": "form"}}
+            self.pending_request = {"resultType": "input_required", "inputRequests": {prompt.key: request}}
+        return _is_yes(answer)
 
 
-def _is_yes(answer: types.ElicitResult) -> bool:
-    return answer.action == "accept" and (answer.content or {}).get("confirm") is True
+def _build_params(prompt: ConfirmationPrompt) -> dict[str, Any]:
+    return {"message": prompt.text, "requestedSchema": _SCHEMA}
+
+
+def _is_yes(answer: object) -> bool:
+    content = answer.get("content") if isinstance(answer, Mapping) and answer.get("action") == "accept" else None
+    return isinstance(content, Mapping) and content.get("confirm") is True

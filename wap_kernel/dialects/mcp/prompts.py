@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from typing import Any
 
-import mcp_types as types
-
-from wap_kernel.dialects.coding_environment.tools import list_tools
-from wap_kernel.dialects.mcp import errors
-from wap_kernel.dialects.mcp.identity import CallerResolver, Message
-from wap_kernel.model.caller import Caller
+from wap_kernel.dialects.mcp.connection import Call
+from wap_kernel.dialects.mcp.messages import Result
+from wap_kernel.dialects.mcp.params import PromptParams, parse_page, parse_params
+from wap_kernel.dialects.mcp.tools import Tools
 from wap_kernel.model.errors import InvalidArgument, NotFound
 from wap_kernel.model.limits import MCP_MAX_PROMPT_CHARACTERS, MCP_MAX_TOOL_NAME_CHARACTERS
 from wap_kernel.model.operations import Effect
@@ -19,18 +17,18 @@ from wap_kernel.runs.runner import Runner
 EXPLORE = "explore_workspace"
 REVIEW = "review_last_run"
 
-_PROMPTS = (
-    types.Prompt(
-        name=EXPLORE,
-        title="Explore this workspace",
-        description="Learn what a project is, how it is laid out and how it is tested, without changing anything.",
-        arguments=[types.PromptArgument(name="focus", description="What to look at in particular.")],
-    ),
-    types.Prompt(
-        name=REVIEW,
-        title="Review the last run",
-        description="Look over what the last batch of operations did: what changed, what failed, what waits.",
-    ),
+_PROMPTS: tuple[dict[str, Any], ...] = (
+    {
+        "name": EXPLORE,
+        "title": "Explore this workspace",
+        "description": "Learn what a project is, how it is laid out and how it is tested, without changing anything.",
+        "arguments": [{"name": "focus", "description": "What to look at in particular."}],
+    },
+    {
+        "name": REVIEW,
+        "title": "Review the last run",
+        "description": "Look over what the last batch of operations did: what changed, what failed, what waits.",
+    },
 )
 
 _EXPLORE = """Get to know the workspace before anything is changed in it.
@@ -57,43 +55,42 @@ right, and that a person can undo the whole run.
 
 
 class Prompts:
-    """The prompts. They name only tools that are offered: those in `only`, or all."""
+    """The prompts. They name only tools that are offered."""
 
-    def __init__(self, runner: Runner, resolver: CallerResolver, only: Collection[str] | None) -> None:
+    def __init__(self, runner: Runner, tools: Tools) -> None:
         self._runner = runner
-        self._resolver = resolver
-        self._only = only
+        self._tools = tools
 
-    async def list(self, message: Message, params: types.PaginatedRequestParams | None) -> types.ListPromptsResult:
-        async with errors.translate_errors("prompts/list"):
-            await self._resolver.authorize(message, Effect.READ, "prompts/list")
-        return types.ListPromptsResult(prompts=list(_PROMPTS))
+    async def list(self, call: Call) -> Result:
+        parse_page(call.request)
+        await self._tools.authorize(call, Effect.READ, "prompts/list")
+        return {"prompts": list(_PROMPTS)}
 
-    async def get(self, message: Message, params: types.GetPromptRequestParams) -> types.GetPromptResult:
-        async with errors.translate_errors("prompts/get"):
-            caller = await self._resolver.authorize(message, Effect.READ, "prompts/get")
-            text = await self._render(params, caller)
-        prompt = types.PromptMessage(role="user", content=types.TextContent(text=text))
-        return types.GetPromptResult(messages=[prompt])
+    async def get(self, call: Call) -> Result:
+        params = parse_params(call.request, PromptParams)
+        await self._tools.authorize(call, Effect.READ, "prompts/get")
+        text = await self._render(call, params)
+        return {"messages": [{"role": "user", "content": {"type": "text", "text": text}}]}
 
-    async def _render(self, params: types.GetPromptRequestParams, caller: Caller) -> str:
+    async def _render(self, call: Call, params: PromptParams) -> str:
         if params.name == REVIEW:
-            return _REVIEW.format(run=await self._render_last_run(caller))
+            return _REVIEW.format(run=await self._render_last_run(call))
         if params.name == EXPLORE:
             focus = (params.arguments or {}).get("focus")
-            text = self._render_explore(caller)
+            text = self._render_explore(call)
             return f"{text}\n\nLook at this in particular: {focus}" if focus else text
-        known = ", ".join(prompt.name for prompt in _PROMPTS)
+        known = ", ".join(prompt["name"] for prompt in _PROMPTS)
         raise InvalidArgument(
             f"There is no prompt named {params.name[:MCP_MAX_TOOL_NAME_CHARACTERS]!r}.", hint=f"There are: {known}."
         )
 
-    def _render_explore(self, caller: Caller) -> str:
-        names = {tool.name for tool in list_tools(caller, self._only)}
+    def _render_explore(self, call: Call) -> str:
+        names = self._tools.list_offered(call)
         steps = [step for tool, step in _STEPS.items() if tool in names]
         return _EXPLORE.format(steps="\n".join(f"{number}. {step}" for number, step in enumerate(steps, 1)))
 
-    async def _render_last_run(self, caller: Caller) -> str:
+    async def _render_last_run(self, call: Call) -> str:
+        caller = self._tools.get_caller(call)
         runs, _ = await self._runner.page(caller, None, 1, None)
         if not runs:
             raise NotFound("There has been no run yet.", hint="runOperations begins one.")

@@ -1,4 +1,4 @@
-"""Notify clients that a file which they subscribed to has changed.
+"""Announce changes of subscribed files to MCP clients.
 
 Operations report changes from any thread; changes in quick succession are collected. The files that a command changed
 are not known, so after a command every subscribed file counts as changed.
@@ -7,13 +7,11 @@ are not known, so after a command every subscribed file counts as changed.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
 
-from mcp.server.session import ServerSession
-from mcp.server.subscriptions import InMemorySubscriptionBus, ResourceUpdated, ServerEvent
-
+from wap_kernel.dialects.mcp.connection import Outlet
+from wap_kernel.dialects.mcp.messages import encode_notification
 from wap_kernel.model.errors import RateLimited
 from wap_kernel.model.limits import MCP_MAX_SUBSCRIPTIONS
 from wap_kernel.model.operations import Operation
@@ -22,14 +20,44 @@ from wap_kernel.model.paths import Access
 COLLECT_SECONDS = 0.1
 
 
+class Listener:
+    """The URIs of changed files for one client, each once until it is taken."""
+
+    def __init__(self, files: Mapping[str, str]) -> None:
+        self.files = dict(files)
+        """The paths of the subscribed files, by the URI as the client wrote it."""
+        self._changed: dict[str, None] = {}
+        self._wake = asyncio.Event()
+        self._is_closed = False
+
+    def collect(self, changed: set[str], is_unknown: bool) -> None:
+        for uri, path in self.files.items():
+            if is_unknown or _is_affected(path, changed):
+                self._changed[uri] = None  # a slow client gets one notification for many changes of a file
+                self._wake.set()
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._wake.set()
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        while True:
+            while self._changed:
+                uri = next(iter(self._changed))
+                del self._changed[uri]
+                yield uri
+            if self._is_closed:
+                return
+            self._wake.clear()
+            await self._wake.wait()
+
+
 class ResourceChanges:
-    """The changes of subscribed files. It belongs to the event loop that creates it."""
+    """The changes of subscribed files, and the listeners. It belongs to the event loop that creates it."""
 
     def __init__(self) -> None:
-        self.bus = InMemorySubscriptionBus()
         self._loop = asyncio.get_running_loop()
-        self._watched: Counter[tuple[str, str]] = Counter()
-        """Subscriptions by URI, as the client wrote it, and path."""
+        self._listeners: set[Listener] = set()
         self._changed: set[str] = set()
         self._is_unknown = False
         self._publisher: asyncio.Task[None] | None = None
@@ -37,28 +65,28 @@ class ResourceChanges:
     def announce(self, operation: Operation) -> None:
         """Report an operation that was performed, from any thread, without waiting."""
         paths = frozenset(access.path for access in operation.path_accesses() if access.access is Access.WRITE)
-        if not self._loop.is_closed():
+        if self._listeners and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._collect, paths)
 
     @contextmanager
-    def watch(self, files: Iterable[tuple[str, str]]) -> Iterator[None]:
-        """Count the files as subscribed while the block runs."""
-        files = list(files)
-        self._watched.update(files)
+    def listen(self, files: Mapping[str, str]) -> Iterator[Listener]:
+        """Yield a listener that gets the changes of `files` while the block runs."""
+        listener = Listener(files)
+        self._listeners.add(listener)
         try:
-            yield
+            yield listener
         finally:
-            self._watched.subtract(files)
-            self._watched += Counter()  # drops the zero counts
+            self._listeners.discard(listener)
 
     def close(self) -> None:
+        """End the listeners; their clients are told that nothing follows."""
         if self._publisher is not None:
             self._publisher.cancel()
+        for listener in self._listeners:
+            listener.close()
 
     def _collect(self, paths: frozenset[str]) -> None:
         """Collect changed paths; none means that they are not known."""
-        if not self._watched:
-            return
         self._changed |= paths
         self._is_unknown |= not paths
         if self._publisher is None or self._publisher.done():
@@ -69,8 +97,8 @@ class ResourceChanges:
             await asyncio.sleep(COLLECT_SECONDS)  # a batch writes hundreds of files
             changed, self._changed = self._changed, set()
             is_unknown, self._is_unknown = self._is_unknown, False
-            for uri in {uri for uri, path in self._watched if is_unknown or _is_affected(path, changed)}:
-                await self.bus.publish(ResourceUpdated(uri))
+            for listener in self._listeners:
+                listener.collect(changed, is_unknown)
 
 
 def _is_affected(path: str, changed: set[str]) -> bool:
@@ -84,48 +112,32 @@ def _is_affected(path: str, changed: set[str]) -> bool:
 
 
 class Subscriber:
-    """The subscriptions of one session. Its notifications are sent one after the other."""
+    """The subscriptions of one session, until 2025-11-25."""
 
-    def __init__(self, changes: ResourceChanges, session: ServerSession) -> None:
-        self._changes = changes
-        self._session = session
-        self._files: dict[str, ExitStack] = {}
-        self._pending: dict[str, None] = {}
-        self._sender: asyncio.Task[None] | None = None
-        self._unsubscribe = changes.bus.subscribe(self._queue_event)
+    def __init__(self, changes: ResourceChanges, outlet: Outlet) -> None:
+        self._outlet = outlet
+        self._listening = changes.listen({})
+        self._listener = self._listening.__enter__()
+        self._sender = asyncio.ensure_future(self._send())
 
     def add(self, uri: str, path: str) -> None:
-        if uri in self._files:
-            return
-        if len(self._files) >= MCP_MAX_SUBSCRIPTIONS:
+        files = self._listener.files
+        if uri not in files and len(files) >= MCP_MAX_SUBSCRIPTIONS:
             raise RateLimited(
                 f"A client may subscribe to {MCP_MAX_SUBSCRIPTIONS} files.",
                 hint="Unsubscribe from some.",
                 limit="subscriptions",
                 retryAfterMs=1000,
             )
-        subscription = ExitStack()
-        subscription.enter_context(self._changes.watch([(uri, path)]))
-        self._files[uri] = subscription
+        files[uri] = path
 
     def remove(self, uri: str) -> None:
-        self._files.pop(uri, ExitStack()).close()
+        self._listener.files.pop(uri, None)
 
     def close(self) -> None:
-        self._unsubscribe()
-        for uri in list(self._files):
-            self.remove(uri)
-        if self._sender is not None:
-            self._sender.cancel()
-
-    def _queue_event(self, event: ServerEvent) -> None:
-        if isinstance(event, ResourceUpdated) and event.uri in self._files:
-            self._pending[event.uri] = None
-            if self._sender is None or self._sender.done():
-                self._sender = asyncio.ensure_future(self._send())
+        self._listening.__exit__(None, None, None)
+        self._sender.cancel()
 
     async def _send(self) -> None:
-        while self._pending:  # a slow client gets one notification for many changes of a file
-            uri = next(iter(self._pending))
-            del self._pending[uri]
-            await self._session.send_resource_updated(uri)
+        async for uri in self._listener:
+            self._outlet.send(encode_notification("notifications/resources/updated", {"uri": uri}))

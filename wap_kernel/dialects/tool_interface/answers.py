@@ -97,7 +97,10 @@ class GlobAnswer(Answer):
 class GrepMatch(Answer):
     file_path: str
     line_number: int
+    column: int
+    """Column where the match begins in the whole line, in characters from 1."""
     line: str
+    """The line; of a long one the part around the match, with `...` where it was cut."""
     context_before: list[str] | None = None
     context_after: list[str] | None = None
 
@@ -247,6 +250,7 @@ def answer_grep(operation: SearchFiles, result: SearchResult) -> GrepAnswer:
             GrepMatch(
                 file_path=render_path(match.path),
                 line_number=match.line,
+                column=match.column,
                 line=match.match_text,
                 context_before=match.context_before if has_context else None,
                 context_after=match.context_after if has_context else None,

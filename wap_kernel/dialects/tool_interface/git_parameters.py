@@ -38,7 +38,7 @@ FIELDS: Mapping[str, tuple[frozenset[str], frozenset[str]]] = MappingProxyType(
             ("diff", "", "files"),
             ("log", "", "files ref limit skip"),
             ("show", "", "ref"),
-            ("commit", "message", "files"),
+            ("commit", "message", "files author"),
             ("checkout", "branch", ""),
             ("branch", "", "branch ref delete force"),
             ("add", "files", ""),
@@ -66,38 +66,42 @@ class GitParameters(InterfaceParameters):
     message: str | None = Field(
         None, min_length=1, max_length=MAX_COMMIT_MESSAGE_BYTES, description="commit: what changed."
     )
+    author: str | None = Field(
+        None,
+        min_length=1,
+        max_length=INTERFACE_MAX_GIT_WORD_CHARACTERS,
+        description="commit: Name <e-mail>; by default as configured.",
+    )
     files: Paths | None = Field(
         None,
-        description="commit (staged first), add, restore, diff, log: files and folders, /workspace/... or relative "
+        description="commit (only these), add, restore, diff, log: files and folders, /workspace/... or relative "
         'to workdir; "." is all of it.',
     )
     branch: str | None = Field(
         None,
         min_length=1,
         max_length=INTERFACE_MAX_GIT_WORD_CHARACTERS,
-        description="checkout: is made when it does not exist. branch: to make or delete; without it they are listed. "
-        "push: by default the current one. clone: by default the remote's own.",
+        description="checkout (made if missing), branch (none: list them), push, clone.",
     )
     ref: str | None = Field(
         None,
         min_length=1,
         max_length=INTERFACE_MAX_GIT_WORD_CHARACTERS,
-        description="show: a commit, or COMMIT:PATH (from the repository's top). log: a commit or a range, a..b. "
-        "restore, branch: a commit to take it from.",
+        description="show: COMMIT or COMMIT:PATH. log: COMMIT or a..b. restore, branch: where from.",
     )
-    staged: bool | None = Field(None, description="restore: unstage, and leave the files as they are.")
-    force: bool | None = Field(None, description="push: overwrite. branch: delete also what is not merged.")
-    delete: bool | None = Field(None, description="push, branch: delete the branch.")
+    staged: bool | None = Field(None, description="restore: only unstage.")
+    force: bool | None = Field(None, description="push: overwrite. branch: delete unmerged.")
+    delete: bool | None = Field(None, description="push, branch: delete it.")
     limit: Annotated[int, Field(ge=1, le=MAX_LOG_COMMITS), INTEGER] | None = Field(None, description="log: default 50.")
-    skip: Annotated[int, Field(ge=0, le=2**31), INTEGER] | None = Field(None, description="log: leave out so many.")
+    skip: Annotated[int, Field(ge=0, le=2**31), INTEGER] | None = Field(None, description="log: skip so many.")
     url: str | None = Field(
         None,
         min_length=1,
         max_length=INTERFACE_MAX_GIT_WORD_CHARACTERS,
-        description="clone, and fetch, pull, push instead of the repository's own remote: https://host/owner/name.git",
+        description="clone; else instead of the repository's remote.",
     )
     path: str | None = Field(None, min_length=1, description="clone: the new folder.")
-    depth: Positive | None = Field(None, description="clone: not supported, the whole history is cloned.")
+    depth: Positive | None = Field(None, description="Not supported.", json_schema_extra={"deprecated": True})
 
     def operation(self, names_of_root: tuple[str, ...]) -> Operation:
         folder = workspace_path.parse_path(self.workdir, names_of_root)
@@ -124,7 +128,7 @@ class GitParameters(InterfaceParameters):
         for name in sorted(sent - needs - takes):
             raise InvalidArgument(
                 f"{name}: This field does not belong to {self.action}.",
-                hint=f"It takes: {', '.join(sorted(needs | takes)) or 'nothing else'}.",
+                hint=f"This action takes: {', '.join(sorted(needs | takes)) or 'nothing else'}.",
             )
         if self.action == "branch" and self.branch is None and sent:
             raise InvalidArgument(f"branch: This field is required with {', '.join(sorted(sent))}.")
@@ -135,6 +139,7 @@ class GitParameters(InterfaceParameters):
             "folder": folder,
             "files": tuple(map(named, self.files or ())),
             "message": self.message,
+            "author": self.author,
             "branch": self.branch,
             "revision": self.ref,
             "staged": self.staged,

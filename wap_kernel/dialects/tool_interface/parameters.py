@@ -48,6 +48,7 @@ class BashParameters(InterfaceParameters):
             cwd=workspace_path.parse_path(self.workdir, names_of_root),
             by_alias=True,
             timeout_ms=self.timeout_ms,
+            is_timeout_default="timeout_ms" not in self.model_fields_set,
             isolation=self.isolation,
         )
 

@@ -14,15 +14,15 @@ from wap_kernel.model.edits import CellType, DeleteCell, InsertCell, MoveCell, R
 from wap_kernel.model.errors import InvalidArgument
 from wap_kernel.model.operations import ModifyFile, Operation, ReadNotebook
 
-CellId = Annotated[str, Field(min_length=1, max_length=64, description="Id of a cell, as readNotebook names it.")]
-NewId = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$", description="Id for the new cell; made up if left out.")]
-Source = Annotated[str, Field(description="All that the cell holds.")]
-AfterCell = Annotated[CellId, Field(description="Put it after this cell.")]
-BeforeCell = Annotated[CellId, Field(description="Put it before this cell. With neither, it goes to the end.")]
+CellId = Annotated[str, Field(min_length=1, max_length=64, description="Id of a cell, of readNotebook.")]
+NewId = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$", description="Id for the new cell.")]
+Source = Annotated[str, Field(description="The whole source.")]
+AfterCell = Annotated[CellId, Field(description="The cell before it.")]
+BeforeCell = Annotated[CellId, Field(description="The cell after it; with neither, it goes to the end.")]
 
 
 CellIds = Annotated[list[CellId], Field(min_length=1, max_length=1000, description="Only these cells.")]
-IncludeOutputs = Annotated[bool, Field(description="Whether to include what the cells have put out, as text.")]
+IncludeOutputs = Annotated[bool, Field(description="Include outputs, as text.")]
 
 
 class ReadNotebookParameters(Parameters):
@@ -97,7 +97,7 @@ CellEdits = Annotated[
     Field(
         min_length=1,
         max_length=1000,
-        description="Applied in order, each to the result of the one before; all or nothing.",
+        description="Applied in order, all or none.",
     ),
 ]
 

@@ -54,14 +54,22 @@ Hash = Annotated[
     str,
     Field(
         pattern=content_hash.HASH_PATTERN,
-        description="Refuse with CONFLICT unless the file still has this hash (from a read).",
+        description="Refuse unless the file still has this hash, of a read.",
     ),
 ]
 CommandIsolation = Annotated[
     Isolation,
     Field(
-        description='"shared": it writes into the workspace directly, for servers and watchers; that cannot be undone '
-        "and may need an approval. Otherwise its changes are applied when it has ended.",
+        description='"shared" writes directly, for servers and watchers, and cannot be undone; otherwise changes are '
+        "applied at the end.",
+    ),
+]
+Cursor = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=200,
+        description="nextCursor of the answer before, for the next page; the other fields stay the same.",
     ),
 ]
 TextEncoding = Literal["utf-8", "base64"]
@@ -73,6 +81,7 @@ class ExploreFilesParameters(Parameters):
     exclude_patterns: Patterns | None = None
     max_depth: Positive = Field(WAP_DEFAULT_DEPTH, description="Maximum recursion depth.")
     return_metadata: bool = Field(False, description="Whether to include size and modification time.")
+    cursor: Cursor | None = None
 
     def operation(self, names_of_root: tuple[str, ...]) -> Operation:
         return ListFiles(
@@ -81,6 +90,7 @@ class ExploreFilesParameters(Parameters):
             max_depth=self.max_depth,
             exclude=_tuple(self.exclude_patterns),
             metadata=self.return_metadata,
+            cursor=self.cursor,
         )
 
 
@@ -191,6 +201,7 @@ class SearchFilesParameters(Parameters):
     context_lines: Annotated[int, Field(ge=0, le=MAX_CONTEXT_LINES), INTEGER] = Field(
         WAP_DEFAULT_CONTEXT_LINES, description="Lines of context around a match."
     )
+    cursor: Cursor | None = None
 
     def operation(self, names_of_root: tuple[str, ...]) -> Operation:
         return SearchFiles(
@@ -200,6 +211,7 @@ class SearchFilesParameters(Parameters):
             recursive=self.recursive,
             exclude=_tuple(self.exclude_patterns),
             context_lines=self.context_lines,
+            cursor=self.cursor,
         )
 
 
@@ -292,7 +304,8 @@ def decode_content(content: str, encoding: TextEncoding) -> bytes:
     if encoding == "utf-8":
         return content.encode("utf-8")
     try:
-        if content.find("=", 0, -2) >= 0:  # padding before the end, which a step that ends there would accept
+        # Padding before the end, which a step that ends there would accept, and Python 3.10 accepts padding alone.
+        if content.find("=", 0, -2) >= 0 or len(content) % 4:
             raise ValueError
         # In steps: no other thread runs, the event loop's included, while one is decoded.
         return b"".join(

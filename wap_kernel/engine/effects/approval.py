@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from wap_kernel.engine.disk_watch import measure_folder
 from wap_kernel.engine.effects.preview import EffectPreview, describe_effect
 from wap_kernel.engine.permit import Permit
+from wap_kernel.engine.watch.disk_watch import measure_folder
 from wap_kernel.model.caller import CallContext
 from wap_kernel.model.changes import ChangeSet
 from wap_kernel.model.command import CommandOutcome
 from wap_kernel.model.errors import ApprovalRequired, NotFound, TooLarge
 from wap_kernel.model.limits import MAX_RETAINED_BYTES
+from wap_kernel.policy.effects.approval_causes import UNKEPT_RULE
 from wap_kernel.policy.effects.judge import EffectJudgement
+from wap_kernel.policy.effects.judgement import ApprovalCause
 from wap_kernel.policy.verdict import Verdict
 from wap_kernel.providers.layers.layer import Layer, LayerStore
 from wap_kernel.state.changes.applier import ChangeApplier
@@ -28,7 +30,7 @@ OUTCOME = "outcome"
 OWNER = "owner"
 APPROVED = "approved"
 PREVIEW = "preview"
-"""The notes of a layer: the outcome of its command, the run that it belongs to, the approved effects, and the digest of
+"""The notes of a layer: the outcome of its command, the run that it belongs to, the approved causes, and the digest of
 the effect that an approval shows."""
 NO_OUTPUT = CommandOutcome("", "", 0, 0, False, False, 0, 0.0)
 """The outcome of a git action whose effect is shown."""
@@ -78,7 +80,7 @@ class EffectApprovals:
         """Raise UnapprovedEffect where the words of the command or its effect need an approval; keep the layer.
 
         A person's yes holds for the effect that was shown: where the workspace under it has changed, this asks again.
-        In a batch it holds for later steps too, as long as they leave what it is about as it was.
+        In a batch it holds for later steps and the end too, as long as they leave what it is about as it was.
         """
         verdict, layer = permit.asks_for or judgement.ask, opened.layer
         before = layer.read_note(name_note(PREVIEW, context)) if permit.pending is not None else None
@@ -86,12 +88,10 @@ class EffectApprovals:
             return
         preview = {**(before or {}), **_describe_verdict(verdict)}
         preview["digest"] = self._digest(layer, changes)
-        asked = [preview["rule"], preview["reason"], self._digest(layer, changes, judgement.asked)]
-        approved = layer.read_note(APPROVED) or []
         if before is not None and before["digest"] == preview["digest"]:
-            layer.write_note(APPROVED, [*approved, asked])
+            self.approve(layer, changes, judgement.causes)
             return
-        if permit.asks_for is None and before is None and asked in approved:
+        if permit.asks_for is None and before is None and self._is_approved(layer, changes, judgement):
             return
         if permit.pending is None:
             self._require_room(layer)
@@ -111,7 +111,9 @@ class EffectApprovals:
         """
         layer, note = opened.layer, name_note(PREVIEW, context)
         preview = _describe_verdict(judgement.ask)
-        preview["digest"] = digest_contents(layer.upper, (each for each in changes if each.path in judgement.asked))
+        preview["digest"] = digest_contents(
+            layer.upper, (each for each in changes if each.path in judgement.approval_paths)
+        )
         if permit.pending is not None:
             with suppress(NotFound):
                 previewed = self._layers.load(permit.pending)
@@ -126,6 +128,19 @@ class EffectApprovals:
         raise _make_refusal(
             preview, describe_effect(layer, layer.lower.guarded_by(permit.guard), NO_OUTPUT, changes, judgement)
         )
+
+    def approve(self, layer: Layer, changes: ChangeSet, causes: Iterable[ApprovalCause]) -> None:
+        """Note in the layer of a batch that a person has approved these causes as they are now."""
+        approved = layer.read_note(APPROVED) or []
+        layer.write_note(APPROVED, [*approved, *(self._identify(layer, changes, cause) for cause in causes)])
+
+    def _is_approved(self, layer: Layer, changes: ChangeSet, judgement: EffectJudgement) -> bool:
+        approved = layer.read_note(APPROVED) or []
+        return all(self._identify(layer, changes, cause) in approved for cause in judgement.causes)
+
+    def _identify(self, layer: Layer, changes: ChangeSet, cause: ApprovalCause) -> list[str]:
+        """Return what tells a cause from another one, and from the same one with other changes."""
+        return [cause.rule, cause.reason, self._digest(layer, changes, cause.paths)]
 
     def _require_room(self, layer: Layer) -> None:
         """Raise TooLarge where this layer and those that wait already would fill the disk."""
@@ -145,6 +160,18 @@ class EffectApprovals:
 def name_note(kind: str, context: CallContext) -> str:
     """Return the name of the note of a step; a batch has one layer for all of its steps."""
     return f"{kind}-{context.position}"
+
+
+def require_loss(judgements: Iterable[EffectJudgement]) -> None:
+    """Raise ApprovalRequired where one of these effects destroys what undo cannot bring back."""
+    for judgement in judgements:
+        for cause in judgement.causes:
+            if cause.rule == UNKEPT_RULE:
+                reason = f"To apply the run {cause.reason}"
+                hint = "Apply the other paths, or approve the loss."
+                raise ApprovalRequired(
+                    f"{reason}: a person must agree first.", hint=hint, rule=cause.rule, reason=reason
+                )
 
 
 def _describe_verdict(verdict: Verdict | None) -> dict[str, Any]:

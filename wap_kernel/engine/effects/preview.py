@@ -20,7 +20,7 @@ from wap_kernel.providers.layers.layer import Layer
 MAX_CHANGES = 200
 """Changed paths that an approval names; it counts the others."""
 MAX_DIFFED_BYTES = 256 * 1024
-MAX_DIFF_CHARACTERS = 200_000
+MAX_DIFFS_CHARACTERS = 200_000
 MAX_OUTPUT_CHARACTERS = 20_000
 DIFF_SECONDS = 2.0
 
@@ -78,7 +78,7 @@ class _Diffs:
     def __init__(self, layer: Layer, files: Files) -> None:
         self._layer = layer
         self._files = files
-        self._room = MAX_DIFF_CHARACTERS
+        self._room = MAX_DIFFS_CHARACTERS
         self._deadline = Deadline(DIFF_SECONDS)
 
     def compare(self, change: Change) -> dict[str, Any]:

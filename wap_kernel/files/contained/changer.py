@@ -1,7 +1,7 @@
-"""The Changer of a `Root` changes what is at a location. `DirectChanger` records nothing.
+"""The Changer of a `Root` changes what is at a location. `UnrecordedChanger` records nothing.
 
-Whoever read a file before it changes it says so: with `expected`, a file that another program has saved since is put
-back, and the change is a Conflict. The comparison comes after the rename, so no save can slip in between.
+A caller that read the file passes `expected`: a file that another program has saved since is put back, and the change
+is a Conflict. The comparison comes after the rename, so no save can slip in between.
 """
 
 from __future__ import annotations
@@ -12,7 +12,15 @@ import stat
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Protocol
 
-from wap_kernel.files.contained.atomic_write import Journal, StagedFile, Step, append_all, change_mode, check_writable
+from wap_kernel.files.contained.atomic_write import (
+    Journal,
+    StagedFile,
+    Step,
+    append_all,
+    change_mode,
+    check_writable,
+    write_all,
+)
 from wap_kernel.files.contained.component_walk import Location
 from wap_kernel.files.contained.handles import LocalFolder, build_stat, special_file_error
 from wap_kernel.files.contained.renames import Exchange, exchange, rename_exclusive
@@ -29,6 +37,9 @@ class Changer(Protocol):
     def write(
         self, location: Location, data: bytes, *, exclusive: bool, mode: int | None, expected: str | None
     ) -> os.stat_result: ...
+    def overwrite(self, location: Location, data: bytes, *, expected: str | None) -> os.stat_result:
+        """Write to the file at a location in place."""
+
     def append(self, location: Location, data: bytes) -> os.stat_result: ...
     def unlink(self, location: Location, expected: str | None) -> None: ...
     def remove_tree(self, location: Location, folder: LocalFolder) -> None: ...
@@ -50,7 +61,7 @@ def make_conflict(path: str) -> Conflict:
     )
 
 
-class DirectChanger:
+class UnrecordedChanger:
     """Changes files without a record."""
 
     def __init__(self, journal: Journal, step: Step, exchange_names: Exchange = exchange) -> None:
@@ -94,6 +105,10 @@ class DirectChanger:
         if make_stamp(displaced) != expected:
             put_back(self._exchange, Location(location.fd, staged.name, ""), location, staged.stat)
             raise make_conflict(location.path)
+
+    def overwrite(self, location: Location, data: bytes, *, expected: str | None) -> os.stat_result:
+        check_writable(location)
+        return overwrite_file(location, data, expected)
 
     def append(self, location: Location, data: bytes) -> os.stat_result:
         shared = read_shared_file(location)
@@ -174,6 +189,41 @@ def read_shared_file(location: Location) -> tuple[bytes, str] | None:
     descriptor = os.open(location.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=location.fd)
     with os.fdopen(descriptor, "rb") as file:
         return file.read(), make_stamp(os.fstat(descriptor))
+
+
+def has_one_name(location: Location) -> bool:
+    """Return whether a regular file is at a location that has no other name, at which a write would show too."""
+    try:
+        found = os.stat(location.name, dir_fd=location.fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return stat.S_ISREG(found.st_mode) and found.st_nlink == 1
+
+
+def overwrite_file(
+    location: Location, data: bytes, expected: str | None, section: AbstractContextManager[None] | None = None
+) -> os.stat_result:
+    """Write to a file in place, and return its stat; raise Conflict if another file than the expected one is there.
+
+    The critical `section` keeps saves away. The file is shortened last, so that at no moment it is empty.
+    """
+    flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(location.name, flags, dir_fd=location.fd)
+    try:
+        with section or nullcontext():
+            before = os.fstat(descriptor)
+            if not stat.S_ISREG(before.st_mode):
+                raise special_file_error(build_stat(before, location.path))
+            if before.st_nlink != 1 or (expected is not None and make_stamp(before) != expected):
+                raise make_conflict(location.path)
+            write_all(descriptor, data)
+            os.ftruncate(descriptor, len(data))
+            if before.st_mode & 0o7000:
+                os.fchmod(descriptor, before.st_mode & 0o777)  # new content has not earned a setuid bit
+        os.fsync(descriptor)
+        return os.fstat(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def append_to_file(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
 from wap_kernel.files.contained.component_walk import FOLDER_FLAGS
 
+_MILLISECOND_NS = 1_000_000
 _CHUNK = 16 * 1024 * 1024
 _SAFE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)  # not on Windows, where this package must import
 _READ = os.O_RDONLY | _SAFE | getattr(os, "O_NONBLOCK", 0)
@@ -47,8 +49,11 @@ def _restore_mode(target: int | str, mode: int) -> None:
 @contextmanager
 def made_movable(folder: int, name: str) -> Iterator[None]:
     """Let the owner move a folder that is closed to him in the block: its entry `..` has to be written."""
+    if os.geteuid() == 0:
+        yield
+        return
     found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-    if not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o200 or os.geteuid() == 0:
+    if not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o200:
         yield
         return
     handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
@@ -99,8 +104,16 @@ def _copy_file(source: int, name: str, target: int, new_name: str) -> None:
             os.fchown(new, found.st_uid, found.st_gid)
         _copy_attributes(old, new)
         os.fchmod(new, stat.S_IMODE(found.st_mode))
-        os.utime(new, ns=(found.st_atime_ns, found.st_mtime_ns))
+        os.utime(new, ns=(found.st_atime_ns, _make_distinct_time(found.st_mtime_ns)))
         os.fsync(new)
+
+
+def _make_distinct_time(mtime_ns: int) -> int:
+    """Return the time with another fraction of its millisecond, so that no two copies have the same stamp.
+
+    A copy may get the inode of a file that was removed. With the same size and time, it would count as that file.
+    """
+    return mtime_ns - mtime_ns % _MILLISECOND_NS + secrets.randbelow(_MILLISECOND_NS)
 
 
 def _open_readable(folder: int, name: str, stack: ExitStack) -> int:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from wap_kernel.files.contained import atomic_write, openat2
-from wap_kernel.files.contained.changer import Changer, DirectChanger
+from wap_kernel.files.contained.changer import Changer, UnrecordedChanger, has_one_name
 from wap_kernel.files.contained.component_walk import FOLDER_FLAGS, Location, RaceDetected, RootEscape, walk_components
 from wap_kernel.files.contained.handles import (
     READ_FLAGS,
@@ -62,7 +62,7 @@ class Root:
         self.exchange = exchange if use_exchange else exchange_in_steps
         self._guard = guard
         self._step = step
-        self._changer: Changer = DirectChanger(journal, step, self.exchange)
+        self._changer: Changer = UnrecordedChanger(journal, step, self.exchange)
         self._open_beneath = openat2.load() if use_openat2 else None
 
     def close(self) -> None:
@@ -132,12 +132,22 @@ class Root:
     # -- writing
 
     def replace(
-        self, path: str, data: bytes, *, exclusive: bool = False, mode: int | None = None, expected: Stat | None = None
+        self,
+        path: str,
+        data: bytes,
+        *,
+        exclusive: bool = False,
+        mode: int | None = None,
+        expected: Stat | None = None,
+        atomic: bool = True,
     ) -> Stat:
         with self._locate_target(path) as location:
             self._refuse_special(location)
             stamp = None if expected is None else expected.stamp
-            written = self._changer.write(location, data, exclusive=exclusive, mode=mode, expected=stamp)
+            if not atomic and not exclusive and has_one_name(location):
+                written = self._changer.overwrite(location, data, expected=stamp)
+            else:
+                written = self._changer.write(location, data, exclusive=exclusive, mode=mode, expected=stamp)
             return build_stat(written, location.path)
 
     def append(self, path: str, data: bytes) -> Stat:

@@ -1,25 +1,25 @@
 r"""Apply edits to the bytes of a file: in order, all or nothing, every other byte unchanged. Pure.
 
-A line ends with its `\n`; a `\r` before it belongs to the ending. New lines take the ending of what they replace, and
-in a file that is CRLF throughout, plain `\n` in new content becomes CRLF. A byte order mark is no part of line 1.
+A line ends with its `\n`; a `\r` before it belongs to the ending. No edit leaves both kinds of line endings in a file
+that had one kind: new content gets the file's own. In a file with both kinds, new lines that end with `\n` take the
+ending of the lines that they replace or follow. A byte order mark is no part of line 1.
 """
 
 from __future__ import annotations
 
 import codecs
 import io
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from wap_kernel.files.edit.closest_match import find_closest
 from wap_kernel.files.edit.js_regex import replace
+from wap_kernel.files.edit.newlines import CRLF, LF, convert_newlines, find_ending, keep_newlines
+from wap_kernel.files.edit.text_replacement import check_size, encode_text, locate_text, replace_text
 from wap_kernel.files.notebooks.cells import NotebookDocument
 from wap_kernel.model.command import Deadline
 from wap_kernel.model.edits import CellEdit, DeleteLines, Edit, InsertLines, RegexReplace, ReplaceLines, ReplaceText
-from wap_kernel.model.errors import EditAmbiguous, EditNotFound, InvalidArgument, TimedOut, TooLarge, WapError
-
-QUOTED_CHARACTERS = 50
-"""Characters of a text that an error quotes."""
+from wap_kernel.model.errors import EditNotFound, InvalidArgument, TimedOut, WapError
 
 
 def apply_edits(data: bytes, changes: Sequence[Edit], *, max_size: int, deadline: Deadline) -> bytes:
@@ -31,9 +31,9 @@ def apply_edits(data: bytes, changes: Sequence[Edit], *, max_size: int, deadline
             if isinstance(change, RegexReplace):
                 content = _regex_replace(bytes(content), change, max_size, deadline)
             elif isinstance(change, ReplaceText):
-                content = _replace_text(bytes(content), change, max_size)
+                content = replace_text(bytes(content), change, max_size)
             elif isinstance(change, CellEdit):
-                _encode(getattr(change, "source", ""))
+                encode_text(getattr(change, "source", ""))
                 document = NotebookDocument(bytes(content))
                 document.apply(change)
                 content = bytes(document)
@@ -41,7 +41,7 @@ def apply_edits(data: bytes, changes: Sequence[Edit], *, max_size: int, deadline
                 # Stays split from one line edit to the next: to split a large file for each would take seconds.
                 content = content if isinstance(content, _Lines) else _Lines(content, marked=bool(mark))
                 _LINE_EDITS[type(change)](content, change)
-            _check_size(len(mark) + len(content), max_size)
+            check_size(len(mark) + len(content), max_size)
             if not deadline.remaining:
                 raise TimedOut("The changes took too long.", hint="Send fewer changes at once; nothing was changed.")
         except WapError as error:
@@ -55,37 +55,7 @@ def count_replacements(data: bytes, changes: Sequence[Edit]) -> int | None:
     if len(changes) != 1 or not isinstance(changes[0], ReplaceText):
         return None
     change = changes[0]
-    if change.which != "every":
-        return 1
-    return data.removeprefix(codecs.BOM_UTF8).count(_encode(change.old_content))
-
-
-def _check_size(size: int, max_size: int) -> None:
-    if size > max_size:
-        raise TooLarge(f"The result would be larger than {max_size} bytes.", maxWriteSize=max_size)
-
-
-def _replace_text(data: bytes, change: ReplaceText, max_size: int) -> bytes:
-    old, new = _encode(change.old_content), _encode(change.new_content)
-    if not old:
-        raise InvalidArgument("The text to replace is empty.", hint="Name some text of the file.")
-    first = data.find(old)
-    if first < 0:
-        near = find_closest(data.decode("utf-8", "replace"), change.old_content)
-        raise EditNotFound(
-            f'Could not find content to replace: "{change.old_content[:QUOTED_CHARACTERS]}..."',
-            hint="Read the file again: the text must be the same, character for character.",
-            **({} if near is None else {"closest": near.to_dict()}),
-        )
-    if change.which == "only" and data.rfind(old) != first:
-        raise EditAmbiguous(
-            "The text to replace occurs more than once.",
-            hint="Add lines around it until it occurs once, or replace every occurrence.",
-            occurrences=data.count(old),
-        )
-    count = data.count(old) if change.which == "every" else 1
-    _check_size(len(data) + count * (len(new) - len(old)), max_size)  # before the text is built
-    return data.replace(old, new, count)
+    return 1 if change.which != "every" else locate_text(data.removeprefix(codecs.BOM_UTF8), change).count
 
 
 def split_lines(data: bytes) -> list[bytes]:
@@ -112,10 +82,19 @@ class _Lines:
         return len(self._lines)
 
     @property
-    def ending(self) -> bytes:
-        """The ending of new lines: CRLF if every line ends with it, else LF."""
-        newlines = self.count - (self.count > 0 and not _ending(self._lines[-1]))
-        return b"\r\n" if newlines and self._crlf == newlines else b"\n"
+    def ending(self) -> bytes | None:
+        """The ending that every line has; None if there are both kinds or no line ending."""
+        newlines = self._newlines
+        return None if not newlines or 0 < self._crlf < newlines else CRLF if self._crlf else LF
+
+    @property
+    def usual_ending(self) -> bytes:
+        """The ending that most lines have."""
+        return CRLF if 2 * self._crlf > self._newlines else LF
+
+    @property
+    def _newlines(self) -> int:
+        return self.count - (self.count > 0 and not _ending(self._lines[-1]))
 
     def ending_of(self, number: int) -> bytes:
         return _ending(self._lines[number - 1])
@@ -128,21 +107,24 @@ class _Lines:
         self._lines[start:end] = new
 
     def end_last_line(self) -> None:
-        self.splice(self.count - 1, self.count, [self._lines[-1] + self.ending])
+        self.splice(self.count - 1, self.count, [self._lines[-1] + self.usual_ending])
 
-    def encode_content(self, content: str, *, at_top: bool) -> list[bytes]:
-        """Return new content as lines with the endings of this file."""
+    def encode_content(self, content: str, *, at_top: bool, near: tuple[int, int]) -> list[bytes]:
+        """Return new content as lines with the endings of this file, where it has both kinds those of lines `near`."""
         if at_top and self._marked:
             content = content.removeprefix("\ufeff")  # a caller who sends line 1 as it was read sends the mark along
-        new = _encode(content)
-        if self.ending == b"\r\n" and b"\r\n" not in new:
-            new = new.replace(b"\n", b"\r\n")
-        return split_lines(new)
+        new = encode_text(content)
+        ending = self.ending
+        if ending is None and self._newlines and CRLF not in new:
+            region = b"".join(self._lines[near[0] - 1 : near[1]])
+            ending = find_ending(region) or self.usual_ending
+        return split_lines(new if ending is None else convert_newlines(new, ending))
 
 
 def _replace(lines: _Lines, change: ReplaceLines) -> None:
     _check_range(change.start_line, change.end_line, lines.count)
-    new = lines.encode_content(change.new_content, at_top=change.start_line == 1)
+    region = (change.start_line, change.end_line)
+    new = lines.encode_content(change.new_content, at_top=change.start_line == 1, near=region)
     if new and not _ending(new[-1]):
         new[-1] += lines.ending_of(change.end_line)
     lines.splice(change.start_line - 1, change.end_line, new)
@@ -152,12 +134,13 @@ def _insert(lines: _Lines, change: InsertLines) -> None:
     after = change.after_line
     if not 0 <= after <= lines.count:
         raise InvalidArgument(f"afterLine {after} is not in the file: it has {lines.count} lines.")
-    new = lines.encode_content(change.new_content, at_top=after == 0)
+    before = max(after, 1)
+    new = lines.encode_content(change.new_content, at_top=after == 0, near=(before, before))
     if new and lines.count:
         if after and not lines.ending_of(after):
             lines.end_last_line()  # now the new last line has no ending
         elif not _ending(new[-1]):
-            new[-1] += lines.ending_of(max(after, 1)) or lines.ending
+            new[-1] += lines.ending_of(before) or lines.usual_ending
     lines.splice(after, after, new)
 
 
@@ -174,20 +157,28 @@ _LINE_EDITS: dict[type, Callable[[_Lines, Any], None]] = {
 
 
 def _regex_replace(data: bytes, change: RegexReplace, max_size: int, deadline: Deadline) -> bytes:
-    _encode(change.replacement)
-    # surrogateescape carries bytes that are not UTF-8 through the text and back unchanged.
-    text = data.decode("utf-8", "surrogateescape")
-    replaced = replace.replace(
-        text, change.pattern, change.replacement, change.flags, max_size=max_size, deadline=deadline
-    )
-    return replaced.encode("utf-8", "surrogateescape")
+    encode_text(change.replacement)
 
+    def apply(content: bytes) -> bytes:
+        # surrogateescape carries bytes that are not UTF-8 through the text and back unchanged.
+        text = content.decode("utf-8", "surrogateescape")
+        replaced = replace.replace(
+            text, change.pattern, change.replacement, change.flags, max_size=max_size, deadline=deadline
+        )
+        return replaced.encode("utf-8", "surrogateescape")
 
-def _encode(content: str) -> bytes:
     try:
-        return content.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise InvalidArgument(f"The content is not Unicode text: half a character at {error.start}.") from None
+        return keep_newlines(data, apply(data))
+    except EditNotFound:
+        ending = find_ending(data)
+        if ending is None or not _NEWLINE.search(change.pattern) or b"\r\r\n" in data:
+            raise
+        # The pattern may be written for the other line ending; `\r\r\n` would not survive the way back.
+        return convert_newlines(apply(convert_newlines(data, LF if ending == CRLF else CRLF)), ending)
+
+
+_NEWLINE = re.compile(r"\n|\\n")
+"""A line ending in a pattern, as it is or escaped."""
 
 
 def _check_range(start: int, end: int, total: int) -> None:

@@ -18,6 +18,7 @@ MAX_STARS = 3
 MAX_COSTLY = 10
 
 _STARS = re.compile(r"\*+")
+_BRACKET = re.compile(r"\\.|\[(?:[!^]|(?![!^]))(?:\\.|\]|[^\]\\])(?:\\.|[^\]\\])*\]|(?P<open>\[)", re.DOTALL)
 _GAPS = re.compile(r"(?:(?<=/)|^)(?:\*\*/)+")
 
 
@@ -40,10 +41,13 @@ def expand_braces(pattern: str) -> list[str]:
 
 
 def parse_include(pattern: str) -> list[list[str]]:
-    """Return an include pattern as rows of names; one that begins with `/` or holds `..` matches nothing."""
+    """Return an include pattern as rows of names; refuse one that can match nothing."""
     rows = []
     for line in expand_braces(pattern):
         names = line.removeprefix("./").rstrip("/").split("/")
+        if line.startswith("/"):
+            raise _build_useless_error("begins with /, and patterns are relative to the folder", pattern)
+        _check_can_match(names, pattern)
         if any(len(_STARS.findall(name)) > MAX_STARS for name in names):
             raise InvalidArgument(
                 f"The pattern has too many wildcards: {pattern}",
@@ -99,6 +103,23 @@ def _is_costly(line: str, pattern: str) -> bool:
             pattern=pattern,
         )
     return gaps > 1 or max(stars, default=0) > 2
+
+
+def _check_can_match(names: Iterable[str], pattern: str) -> None:
+    """Raise for a pattern that no path matches, which its author did not mean."""
+    for name in names:
+        if name == "..":
+            raise _build_useless_error("holds .., and no path does", pattern)
+        if any(token["open"] for token in _BRACKET.finditer(name)):
+            raise _build_useless_error("has a bracket that is not closed; write \\[ for the character", pattern)
+
+
+def _build_useless_error(problem: str, pattern: str) -> InvalidArgument:
+    return InvalidArgument(
+        f"The pattern matches nothing: {pattern[:50]!r} {problem}.",
+        hint="Write it like src/**/*.py, relative to the folder that is searched.",
+        pattern=pattern[:50],
+    )
 
 
 def too_many_error(pattern: str) -> InvalidArgument:

@@ -60,7 +60,7 @@ class NotebookDocument:
             self._cell_texts = list(_split_cells(text, start))
         except _MALFORMED:
             raise InvalidArgument(
-                "Not a notebook with cells.", hint="It has to be a complete nbformat 4 document."
+                "Not a notebook with cells.", hint="A notebook is a complete nbformat 4 document."
             ) from None
         indent = _INDENT.match(text)
         self._newline: str = indent[1] if indent else ""

@@ -70,7 +70,14 @@ class Overlay:
     # -- writing
 
     def replace(
-        self, path: str, data: bytes, *, exclusive: bool = False, mode: int | None = None, expected: Stat | None = None
+        self,
+        path: str,
+        data: bytes,
+        *,
+        exclusive: bool = False,
+        mode: int | None = None,
+        expected: Stat | None = None,
+        atomic: bool = True,
     ) -> Stat:
         real = self._target(path)
         old = self._layer.lstat(real)

@@ -11,10 +11,15 @@ from typing import NamedTuple
 
 from wap_kernel.files.interface import OpenFile
 from wap_kernel.model.limits import MAX_MATCH_LINE_CHARACTERS
+from wap_kernel.model.results import CUT_MARK
 
 BLOCK = 256 * 1024
 
+LEAD_CHARACTERS = 500
+"""Characters before the match in the excerpt of a long line."""
+
 _MAX_LINE_BYTES = 4 * MAX_MATCH_LINE_CHARACTERS  # no character of UTF-8 has more than four bytes
+_CONTINUATION_BYTES = bytes(range(0x80, 0xC0))
 
 
 class Hit(NamedTuple):
@@ -125,10 +130,38 @@ def split_lines(data: bytes, numbers: Iterable[int]) -> dict[int, str]:
     return texts
 
 
+def read_excerpt(read: Callable[[int, int], bytes], hit: Hit) -> str:
+    """Return the part of a line around its match, with marks where it was cut; the whole line if it is short.
+
+    `read` returns the bytes of the file at an offset, up to a size.
+    """
+    begin = max(0, hit.at - _MAX_LINE_BYTES)
+    data = read(hit.start + begin, hit.at - begin + _MAX_LINE_BYTES)
+    before, after = data[: hit.at - begin], data[hit.at - begin :]
+    after, newline, _ = after.partition(b"\n")
+    goes_on = not newline and len(after) == _MAX_LINE_BYTES
+    if newline:
+        after = after.removesuffix(b"\r")
+    if begin:
+        before = before.lstrip(_CONTINUATION_BYTES)  # of a character whose beginning was not read
+    head = before.decode("utf-8", "replace")
+    text = head + after.decode("utf-8", "replace")
+    if not begin and not goes_on and len(text) <= MAX_MATCH_LINE_CHARACTERS:
+        return text
+    start = max(0, len(head) - LEAD_CHARACTERS)
+    if not goes_on:
+        start = min(start, len(text) - MAX_MATCH_LINE_CHARACTERS + len(CUT_MARK))
+    return _cut_end(f"{CUT_MARK}{text[start:]}" if start > 0 else text)
+
+
 def _decode(line: bytes | bytearray) -> str:
-    if len(line) <= MAX_MATCH_LINE_CHARACTERS:
-        return line.decode("utf-8", "replace")
-    return bytes(line[:_MAX_LINE_BYTES]).decode("utf-8", "replace")[:MAX_MATCH_LINE_CHARACTERS]
+    return _cut_end(line[: _MAX_LINE_BYTES + 1].decode("utf-8", "replace"))
+
+
+def _cut_end(text: str) -> str:
+    if len(text) <= MAX_MATCH_LINE_CHARACTERS:
+        return text
+    return text[: MAX_MATCH_LINE_CHARACTERS - len(CUT_MARK)] + CUT_MARK
 
 
 def _take_bytes(data_blocks: Iterable[bytes], size: int) -> Iterator[bytes]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from wap_kernel.files.interface import Files, OpenFile
 from wap_kernel.files.search.line_scanner import Hit, compute_column, find_hits
-from wap_kernel.files.search.match_rows import build_matches
+from wap_kernel.files.search.match_rows import MatchedLine, build_matches
 from wap_kernel.files.search.selection import Selection
 from wap_kernel.files.tree_walk import open_real_folder, try_open
 from wap_kernel.model.command import Deadline
@@ -55,9 +55,10 @@ def search_literal(
     *,
     context: int,
     limit: int,
+    skip: int = 0,
     file_budget: int = FILE_BUDGET,
 ) -> SearchResult | None:
-    """Return the result of the whole search, or None if rg is faster."""
+    """Return the result of the search after the first `skip` matches, or None if rg is faster."""
     names_by_folder = _group_by_folder(selection, deadline, file_budget)
     if names_by_folder is None:
         return None
@@ -85,12 +86,16 @@ def search_literal(
             matching.append((render_path(path), path, data, lines))
     matching.sort()
     matches: list[SearchMatch] = []
+    left = skip
     for _, path, data, lines in matching:
         room = limit - len(matches)
         if not room:
             break
-        matches += build_matches(path, data, {hit.line: compute_column(data, hit) for hit in lines[:room]}, context)
-    return SearchResult(matches=matches, is_truncated=total > len(matches), total_matches=total)
+        matched = [MatchedLine(hit, compute_column(data, hit)) for hit in lines[left : left + room]]
+        left = max(0, left - len(lines))
+        if matched:
+            matches += build_matches(path, data, matched, context)
+    return SearchResult(matches=matches, is_truncated=total > skip + len(matches), total_matches=total)
 
 
 def _group_by_folder(selection: Selection, deadline: Deadline, file_budget: int) -> dict[str, set[str]] | None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from heapq import nsmallest
 from typing import TypeVar
 
 from wap_kernel.files.contained.handles import LocalFile
 from wap_kernel.files.interface import Files, OpenFile
 from wap_kernel.files.search.line_scanner import BLOCK, Hit, compute_column, find_hits, read_blocks, read_column
-from wap_kernel.files.search.match_rows import build_matches
+from wap_kernel.files.search.match_rows import MatchedLine, build_matches
 from wap_kernel.files.search.ripgrep import Ripgrep, open_memory_file
 from wap_kernel.files.search.search_query import SearchQuery
 from wap_kernel.files.search.selection import Selection
@@ -28,7 +29,7 @@ from wap_kernel.model.results import SearchMatch, SearchResult
 DESCRIPTOR_BATCH = 200
 ARGUMENT_BYTES = 128 * 1024
 """Bytes of paths in one command line; systems allow far more."""
-MAX_GLOBS = 100
+MAX_RG_GLOBS = 100
 
 LONG = 1024 * 1024
 """Bytes of a line, or a file, in which rg may note down every match."""
@@ -52,6 +53,7 @@ class RipgrepSearch:
         context: int,
         limit: int,
         deadline: Deadline,
+        skip: int = 0,
     ) -> None:
         self._files = files
         self._rg = rg
@@ -59,32 +61,38 @@ class RipgrepSearch:
         self._selection = selection
         self._context = context
         self._limit = limit
+        self._skip = skip
+        """The number of matches before the first one of the result."""
         self._deadline = deadline
         self._literal = query.literal
 
     def run(self) -> SearchResult:
         counts = self._count_paths() if self._rg.takes_paths else self._count_descriptors()
-        first = self._choose_first(counts)
-        found = {} if self._literal is not None else self._find_hits(first)
+        first, skip = self._choose_first(counts)
+        found = {} if self._literal is not None else self._find_hits(first, skip + self._limit)
         matches: list[SearchMatch] = []
         for path in first:
             file = self._open(path)
-            if file is None:
-                continue
-            with file:
-                room = self._limit - len(matches)
-                whole = file.read(BLOCK) if file.stat.size < BLOCK else None
-                if self._literal is not None:
-                    lines = find_hits(self._blocks(file) if whole is None else [whole], self._literal, room)
-                else:
-                    lines = found.get(path, [])[:room]
-                if whole is not None:
-                    columns = {hit.line: compute_column(whole, hit) for hit in lines}
-                else:
-                    columns = {hit.line: read_column(file, hit, self._deadline.check) for hit in lines}
-                matches += build_matches(path, self._blocks(file) if whole is None else whole, columns, self._context)
+            if file is not None:
+                with file:
+                    matches += self._read_matches(path, file, found.get(path, []), skip, self._limit - len(matches))
+            skip = 0
         total = sum(counts.values())
-        return SearchResult(matches=matches, is_truncated=total > len(matches), total_matches=total)
+        return SearchResult(matches=matches, is_truncated=total > self._skip + len(matches), total_matches=total)
+
+    def _read_matches(self, path: str, file: OpenFile, hits: list[Hit], skip: int, room: int) -> list[SearchMatch]:
+        """Return up to `room` matches of a file after the first `skip` ones."""
+        whole = file.read(BLOCK) if file.stat.size < BLOCK else None
+        if self._literal is not None:
+            data_blocks = self._blocks(file) if whole is None else [whole]
+            hits = find_hits(data_blocks, self._literal, skip + room)
+        else:
+            hits = [_clamp(hit, file.stat.size) for hit in hits[: skip + room]]
+        if whole is not None:
+            matched = [MatchedLine(hit, compute_column(whole, hit)) for hit in hits[skip:]]
+            return build_matches(path, whole, matched, self._context)
+        matched = [MatchedLine(hit, read_column(file, hit, self._deadline.check)) for hit in hits[skip:]]
+        return build_matches(path, self._blocks(file), matched, self._context, partial(_read_at, file))
 
     def _count_paths(self) -> dict[str, int]:
         selection = self._selection
@@ -117,19 +125,20 @@ class RipgrepSearch:
         paths = sorted(set(self._selection.filter_paths(found, self._deadline)))
         return {path: n for path, n, file in self._ask_descriptors(paths, ask) if not self._is_binary(file)}
 
-    def _find_hits(self, paths: list[str]) -> dict[str, list[Hit]]:
+    def _find_hits(self, paths: list[str], limit: int) -> dict[str, list[Hit]]:
+        """Return the first `limit` hits of each file."""
         large = {path for path in paths if self._is_large(path)}
-        found = self._ask_hits([path for path in paths if path not in large], with_columns=True)
-        for path, numbered in self._ask_hits(sorted(large), with_columns=False).items():
+        found = self._ask_hits([path for path in paths if path not in large], limit, with_columns=True)
+        for path, numbered in self._ask_hits(sorted(large), limit, with_columns=False).items():
             file = self._open(path)
             if file is not None:
                 with file:
                     found[path] = self._add_columns(file, numbered)
         return found
 
-    def _ask_hits(self, paths: list[str], *, with_columns: bool) -> dict[str, list[Hit]]:
+    def _ask_hits(self, paths: list[str], limit: int, *, with_columns: bool) -> dict[str, list[Hit]]:
         def ask(names: list[str], fds: list[int]) -> dict[str, list[Hit]]:
-            return self._rg.hits(self._query, names, self._limit, self._deadline, fds=fds, with_columns=with_columns)
+            return self._rg.hits(self._query, names, limit, self._deadline, fds=fds, with_columns=with_columns)
 
         if not self._rg.takes_paths:
             return {path: found for path, found, _ in self._ask_descriptors(paths, ask)}
@@ -182,16 +191,19 @@ class RipgrepSearch:
                 for name, answer in answers.items():
                     yield files_by_name[name][0], answer, files_by_name[name][1]
 
-    def _choose_first(self, counts: Mapping[str, int]) -> list[str]:
-        """Return the files that contain the first matches, in order."""
-        first = []
-        enough = 0
-        for path in nsmallest(self._limit, counts, key=render_path):  # each has one match at least
+    def _choose_first(self, counts: Mapping[str, int]) -> tuple[list[str], int]:
+        """Return the files that contain the first matches, in order, and how many to skip in the first file."""
+        first: list[str] = []
+        skip, enough = self._skip, 0
+        for path in nsmallest(self._skip + self._limit, counts, key=render_path):  # each has one match at least
             if enough >= self._limit:
                 break
-            enough += counts[path]
+            if not first and skip >= counts[path]:
+                skip -= counts[path]
+                continue
+            enough += counts[path] - (0 if first else skip)
             first.append(path)
-        return first
+        return first, skip
 
     def _open(self, path: str) -> OpenFile | None:
         """Return the file at the real path `path`, or None if it is gone, replaced or too large."""
@@ -209,6 +221,16 @@ class RipgrepSearch:
         return any(b"\0" in block for block in self._blocks(file))
 
 
+def _clamp(hit: Hit, size: int) -> Hit:
+    """Return the hit with its match inside of the file: rg tells no column of an empty match where the file ends."""
+    return hit._replace(at=min(hit.at, max(0, size - hit.start)))
+
+
+def _read_at(file: OpenFile, offset: int, size: int) -> bytes:
+    file.seek(offset)
+    return file.read(size)
+
+
 def _to_argument(path: str) -> str:
     """Return a path as an argument of rg: never an option, and recognisable in the output."""
     return "./" if path == "." else f"./{path}"
@@ -216,7 +238,7 @@ def _to_argument(path: str) -> str:
 
 def _make_globs(rows: Sequence[tuple[str, ...]] | None) -> list[str]:
     """Return options that leave out files which cannot be selected, if rg is sure to leave out no other."""
-    if rows is None or len(rows) > MAX_GLOBS or not all(_SAFE_GLOB.fullmatch(name) for row in rows for name in row):
+    if rows is None or len(rows) > MAX_RG_GLOBS or not all(_SAFE_GLOB.fullmatch(name) for row in rows for name in row):
         return []
     ended = [row[:-1] for row in rows if row[-1] == "**"]  # `a/**` selects `a` as well
     return [f"--glob=/{'/'.join(row)}" for row in sorted({*rows, *ended})]

@@ -5,8 +5,9 @@ unless it turns out to be nearly everywhere or, where case does not matter, to n
 counts, and then finds the lines of the files that come first. The texts of a result are always read through the file
 primitives, so everything that is returned came through containment.
 
-A file with a NUL byte is binary and skipped, and so is one over 256 MiB, even if it is named. Lines are truncated to
-2,000 characters; in one of more than 1 MiB a pattern's column is that of a match in the first MiB, or where that ends.
+A file with a NUL byte is binary and skipped, and so is one over 256 MiB, even if it is named. Of a line with more than
+2,000 characters the result has the part around the match, with `...` where it was cut. In a line of more than 1 MiB a
+pattern's column is that of a match in the first MiB, or where that ends.
 The regular expressions are Rust's, and run in rg only: `re` would hold the interpreter's lock.
 """
 
@@ -17,6 +18,7 @@ from collections.abc import Callable
 from functools import partial
 
 from wap_kernel.files.interface import Files, Guard
+from wap_kernel.files.page_cursor import decode_cursor, encode_cursor
 from wap_kernel.files.search import ripgrep_program
 from wap_kernel.files.search.literal_search import FILE_BUDGET, Literal, search_literal
 from wap_kernel.files.search.match_rows import truncate_result
@@ -74,6 +76,7 @@ class Searcher:
         selection = Selection(files, guard, operation, max_file_size)
         context = operation.context_lines
         limit = limits.max_search_results if operation.limit is None else min(operation.limit, MAX_MATCHES)
+        skip = decode_cursor(operation)
         literal = query.literal or query.folded
         if literal is not None:
             found = search_literal(
@@ -83,11 +86,21 @@ class Searcher:
                 deadline,
                 context=context,
                 limit=limit,
+                skip=skip,
                 file_budget=self._file_budget,
             )
             if found is not None:
-                return truncate_result(found)
-        return truncate_result(RipgrepSearch(files, self._rg, query, selection, context, limit, deadline).run())
+                return _finish_page(operation, found, skip)
+        search = RipgrepSearch(files, self._rg, query, selection, context, limit, deadline, skip)
+        return _finish_page(operation, search.run(), skip)
+
+
+def _finish_page(operation: SearchFiles, found: SearchResult, skip: int) -> SearchResult:
+    """Return as many of the matches as fit, with the cursor of the next page."""
+    page = truncate_result(found)
+    if not page.is_truncated or not page.matches:
+        return page
+    return page.model_copy(update={"next_cursor": encode_cursor(operation, skip + len(page.matches))})
 
 
 def _validate(operation: SearchFiles) -> None:

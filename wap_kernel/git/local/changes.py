@@ -7,9 +7,11 @@ file. So folders are expanded into the files that changed, without those that po
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from wap_kernel.git import output_parser
 from wap_kernel.git.local import filters
+from wap_kernel.git.local.commit_index import open_commit_index
 from wap_kernel.git.local.queries import branches, log
 from wap_kernel.git.local.repository import LocalRepository, path_denied_error, split_paths
 from wap_kernel.model.errors import InvalidArgument, PermissionDenied
@@ -97,12 +99,22 @@ def restore(
 
 
 def commit(repository: LocalRepository, message: str, files: Sequence[str] = ()) -> CommitResult:
-    """Stage `files` if some are named, and commit what is staged."""
+    """Commit `files` and nothing else if some are named, else what is staged; a merge is committed as a whole."""
     if not message.strip():
         raise InvalidArgument("The message is empty.", hint="Say in a sentence what changed.")
     if len(message.encode("utf-8", "replace")) > MAX_COMMIT_MESSAGE_BYTES:
         raise InvalidArgument(f"The message is too long; at most {MAX_COMMIT_MESSAGE_BYTES} bytes.")
-    notes = [add(repository, files).note] if files else []
+    if not files:
+        return _commit_staged(repository, message)
+    is_partial = repository.info.underway is None and not repository.read_status().conflicts
+    with open_commit_index(repository, is_partial=is_partial) as indexed:
+        note = add(indexed, files).note
+        made = _commit_staged(indexed, message)
+    add(repository, files)
+    return replace(made, note=" ".join(filter(None, (note, made.note))) or None)
+
+
+def _commit_staged(repository: LocalRepository, message: str) -> CommitResult:
     raw = repository.read_status()
     if raw.conflicts:
         conflicts = tuple(
@@ -115,8 +127,8 @@ def commit(repository: LocalRepository, message: str, files: Sequence[str] = ())
     is_merge = repository.info.underway == "merge"
     if not is_merge and not all(_may_commit(repository, change) for change in raw.staged):
         raise PermissionDenied(
-            "Something is staged that lies outside of where you may work, and would be committed with the rest.",
-            hint="A person commits it, or unstages it with `git restore --staged`.",
+            "A staged file lies outside of where you may work, and would be committed with the rest.",
+            hint="Name the files to commit. A person commits the rest, or unstages it with `git restore --staged`.",
         )
     if not raw.staged and not is_merge:
         # Checked here, not left to git: its answer would be a status that looks into submodules.
@@ -126,9 +138,7 @@ def commit(repository: LocalRepository, message: str, files: Sequence[str] = ())
     options = ("--quiet", "--no-verify", "--no-gpg-sign", "--no-status", "--cleanup=whitespace")
     repository.change("commit", *options, f"--message={message}")
     (made,) = log(repository, "HEAD", limit=1).commits
-    if not raw.branch:
-        notes.append("The head is detached: make a branch, or this commit will be hard to find.")
-    note = " ".join(filter(None, notes)) or None
+    note = None if raw.branch else "The head is detached: make a branch, or this commit will be hard to find."
     return CommitResult(made.id, raw.branch, made.author, files=len(raw.staged), note=note)
 
 

@@ -39,7 +39,7 @@ def refuse_lfs(repository: LocalRepository, paths: Collection[str], commit: str 
     options = ("--quiet", "--fixed-strings", "--no-recurse-submodules", "-e", f"filter={LFS}")
     for portion in split_paths(attributes):
         if repository.read("grep", *options, commit, "--", *portion, accept=(0, 1)).exit_code == 0:
-            raise _lfs_error("It would be checked out without the contents of its large files.")
+            raise _lfs_error("Its large files would be checked out without their contents.")
 
 
 def describe_skipped_filters(repository: LocalRepository, paths: Iterable[str]) -> str | None:

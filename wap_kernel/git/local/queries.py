@@ -147,14 +147,14 @@ def _show_path(repository: LocalRepository, commit: str, path: str) -> FileAtCom
     )
     if not listed:
         raise build_git_error(
-            GitFailureReason.UNKNOWN_PATH, "That commit has no file at that path. Look at show COMMIT: for its files."
+            GitFailureReason.UNKNOWN_PATH, "The commit has no file at that path. Look at show COMMIT: for its files."
         )
     kind, identifier, size = listed[0].split("\t", 1)[0].split()[1:]
     if kind == "tree":
         return _show_folder(repository, commit, path, (f"{path}/",))
     if kind != "blob" or not names.is_commit_id(identifier):
         raise build_git_error(
-            GitFailureReason.UNKNOWN_PATH, "That path is a submodule: its files are in another repository."
+            GitFailureReason.UNKNOWN_PATH, "The path is a submodule: its files are in another repository."
         )
     output = repository.read("cat-file", "blob", identifier, limit=MAX_GIT_FILE_BYTES, partial=True)
     is_binary = b"\0" in output.stdout

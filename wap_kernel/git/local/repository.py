@@ -37,6 +37,8 @@ class LocalRepository:
     """The committer; None: the one that the repository's config names."""
     remote: str = "origin"
     """The name of the remote in the workspace's repository."""
+    index: str | None = None
+    """The path of another index than the repository's own."""
 
     @staticmethod
     def open(
@@ -53,10 +55,10 @@ class LocalRepository:
     def read(
         self, *arguments: str, accept: Sequence[int] = (0,), limit: int = MAX_GIT_OUTPUT_BYTES, partial: bool = False
     ) -> GitOutput:
-        return self.git.read(self.info, *arguments, accept=accept, limit=limit, partial=partial)
+        return self.git.read(self.info, *arguments, accept=accept, limit=limit, partial=partial, index=self.index)
 
     def change(self, *arguments: str, accept: Sequence[int] = (0,)) -> GitOutput:
-        return self.git.run(self.info, *arguments, settings=self._identity(), accept=accept)
+        return self.git.run(self.info, *arguments, settings=self._identity(), accept=accept, index=self.index)
 
     def _identity(self) -> Iterator[tuple[str, str]]:
         if self.identity is not None:

@@ -16,12 +16,11 @@ from wap_kernel.git.local import hardened_env
 from wap_kernel.model.command import CancelToken, Command, CommandOutcome, Confinement, Stream
 from wap_kernel.model.errors import TimedOut
 from wap_kernel.model.git.results import GitError, GitFailureReason, build_git_error
-from wap_kernel.model.limits import MAX_GIT_OUTPUT_BYTES
+from wap_kernel.model.limits import MAX_GIT_MESSAGE_BYTES, MAX_GIT_OUTPUT_BYTES
 from wap_kernel.model.paths import relative_to, render_path
 from wap_kernel.providers.base import Provider
 from wap_kernel.redaction.redactor import Redactor
 
-MAX_STDERR_BYTES = 64 * 1024
 TIMEOUT_SECONDS = 120.0
 
 _INSPECT_SCRIPT = """\
@@ -123,7 +122,7 @@ class SandboxedGit:
         if "linked" in marks:
             raise build_git_error(
                 GitFailureReason.OUTSIDE,
-                "Something in .git (objects, refs, the index) is a link, so it may be another repository's. Put the "
+                "An entry of .git (objects, refs, the index) is a link, so it may be another repository's. Put the "
                 "files themselves there, or clone the repository.",
             )
         drivers = hardened_env.find_drivers(keys.split("\0"))
@@ -153,16 +152,19 @@ class SandboxedGit:
         accept: Sequence[int] = (0,),
         limit: int = MAX_GIT_OUTPUT_BYTES,
         partial: bool = False,
+        index: str | None = None,
         **variables: str,
     ) -> GitOutput:
-        """Run git at the top of a repository.
+        """Run git at the top of a repository, with another `index` than its own if one is named.
 
         Raises GitError for an exit code that is not in `accept`, and for output beyond `limit` unless `partial`.
         """
+        if index is not None:
+            variables["GIT_INDEX_FILE"] = index
         output = self._run(("git", *arguments), info.folder, (*info.settings, *settings), limit=limit, **variables)
         if output.exit_code not in accept:
             raise parse_git_error(
-                output.exit_code, output.stderr, output.stdout[:MAX_STDERR_BYTES].decode("utf-8", "replace")
+                output.exit_code, output.stderr, output.stdout[:MAX_GIT_MESSAGE_BYTES].decode("utf-8", "replace")
             )
         if output.truncated and not partial:
             raise build_git_error(GitFailureReason.TOO_LARGE, "Git's answer is too long. Name fewer files.")
@@ -175,9 +177,12 @@ class SandboxedGit:
         accept: Sequence[int] = (0,),
         limit: int = MAX_GIT_OUTPUT_BYTES,
         partial: bool = False,
+        index: str | None = None,
     ) -> GitOutput:
         """Run a git command that changes nothing, not even the index's cache."""
-        return self.run(info, *arguments, accept=accept, limit=limit, partial=partial, GIT_OPTIONAL_LOCKS="0")
+        return self.run(
+            info, *arguments, accept=accept, limit=limit, partial=partial, index=index, GIT_OPTIONAL_LOCKS="0"
+        )
 
     def run_script(
         self, script: str, arguments: Sequence[str], *, folder: str, info: RepositoryInfo | None = None
@@ -236,7 +241,7 @@ class SandboxedGit:
             Command(
                 hardened_env.build_argv(program, environment),
                 timeout=self._timeout,
-                output_limit=MAX_STDERR_BYTES,
+                output_limit=MAX_GIT_MESSAGE_BYTES,
                 cwd=folder,
                 confinement=self._confinement,
             ),

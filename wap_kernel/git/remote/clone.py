@@ -68,9 +68,7 @@ def _check_absent(files: Files, path: str) -> None:
         return
     except OSError as error:
         raise translate_os_error(error, path) from error
-    raise build_git_error(
-        GitFailureReason.EXISTS, "Something stands at that path already. Name a folder that does not exist yet."
-    )
+    raise build_git_error(GitFailureReason.EXISTS, "The path exists already. Name a folder that does not exist yet.")
 
 
 def _read_default_branch(link: RemoteLink) -> str:

@@ -28,6 +28,12 @@ from wap_kernel.git.remote.credentials import Credential
 from wap_kernel.model.command import CancelToken
 from wap_kernel.model.errors import ProviderUnavailable, TimedOut
 from wap_kernel.model.git.results import GitFailureReason, build_git_error
+from wap_kernel.model.limits import (
+    MAX_GIT_MESSAGE_BYTES,
+    MAX_GIT_OUTPUT_BYTES,
+    MAX_TRANSFERRED_FILE_BYTES,
+    TRANSFER_LOCK_SECONDS,
+)
 from wap_kernel.policy.git_remotes import Remote
 from wap_kernel.providers.process.environment import INHERITED_PROXIES
 from wap_kernel.redaction.known_secrets import MASK
@@ -35,13 +41,7 @@ from wap_kernel.redaction.redactor import Redactor
 from wap_kernel.state.file_lock import try_lock
 
 TIMEOUT_SECONDS = 600.0
-LOCK_SECONDS = 60.0
-"""Seconds that a transfer waits for another one with the same remote."""
 _POLL_SECONDS = 0.05
-MAX_STDOUT_BYTES = 16 * 1024 * 1024
-MAX_STDERR_BYTES = 64 * 1024
-MAX_FILE_BYTES = 1280 * 1024 * 1024
-"""Bytes of a file that git may write: a remote can send without end."""
 _LIMITED_GIT = 'ulimit -f "$0" && exec git "$@"'
 _BLOCK = 512
 _NOT_FOUND = 127
@@ -73,7 +73,7 @@ class ServerRepository:
         *,
         environment: Mapping[str, str] | None = None,
         timeout: float = TIMEOUT_SECONDS,
-        lock_seconds: float = LOCK_SECONDS,
+        lock_seconds: float = TRANSFER_LOCK_SECONDS,
         cancel: CancelToken | None = None,
     ) -> None:
         server = os.environ if environment is None else environment
@@ -217,7 +217,7 @@ class ServerRepository:
         with TemporaryFile(dir=self._folder) as messages:
             try:
                 process = subprocess.Popen(
-                    ["sh", "-c", _LIMITED_GIT, str(MAX_FILE_BYTES // _BLOCK), *arguments],
+                    ["sh", "-c", _LIMITED_GIT, str(MAX_TRANSFERRED_FILE_BYTES // _BLOCK), *arguments],
                     cwd=self._folder,
                     env=environment,
                     stdin=subprocess.DEVNULL,
@@ -229,13 +229,13 @@ class ServerRepository:
             except OSError as error:
                 raise _no_git_error() from error
             stdout = self._read_output(process)
-            left_out = messages.seek(max(0, messages.seek(0, os.SEEK_END) - MAX_STDERR_BYTES))
+            left_out = messages.seek(max(0, messages.seek(0, os.SEEK_END) - MAX_GIT_MESSAGE_BYTES))
             stderr = messages.read().decode("utf-8", "replace")
         if left_out and (cut := redact.known.open_start(stderr)):
             stderr = f"{MASK}{stderr[cut:]}"
         if self._cancel.requested:
             raise build_git_error(GitFailureReason.CANCELLED, "The git operation was cancelled.", process.returncode)
-        if len(stdout) > MAX_STDOUT_BYTES:
+        if len(stdout) > MAX_GIT_OUTPUT_BYTES:
             raise build_git_error(GitFailureReason.TOO_LARGE, "The remote repository has too many refs or files.")
         if process.returncode == _NOT_FOUND:
             raise _no_git_error()
@@ -256,8 +256,8 @@ class ServerRepository:
         try:
             with process, self._cancel.on_request(lambda: _kill(process)):
                 assert process.stdout is not None
-                stdout = process.stdout.read(MAX_STDOUT_BYTES + 1)
-                if len(stdout) > MAX_STDOUT_BYTES:
+                stdout = process.stdout.read(MAX_GIT_OUTPUT_BYTES + 1)
+                if len(stdout) > MAX_GIT_OUTPUT_BYTES:
                     _kill(process)
         except BaseException:
             _kill(process)

@@ -16,6 +16,8 @@ class GitAction(Operation):
     """The folder of the repository."""
     files: tuple[str, ...] = ()
     message: str = ""
+    author: str | None = None
+    """The identity of a commit, as `Name <e-mail>`. None: see `git/identity.py`."""
     branch: str | None = None
     revision: str | None = None
     """A commit, a range of them, or `COMMIT:PATH`."""

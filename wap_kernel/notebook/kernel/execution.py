@@ -20,7 +20,9 @@ from wap_kernel.client.results import ClientResult, RunResult
 from wap_kernel.client.workspace_client import WorkspaceClient
 from wap_kernel.model.errors import WapError
 from wap_kernel.notebook.kernel.connection import Connection
+from wap_kernel.notebook.kernel.parameters import Parameters
 from wap_kernel.notebook.language import Line, LiveCard, execute_line, parse_script
+from wap_kernel.notebook.language.commands import LISTING_COMMANDS
 
 PREFIX = ""
 """The text before a line in this kernel: none."""
@@ -43,10 +45,11 @@ class CellExecution:
     `publish` is called on the event loop only. `text` is the result of the last line as plain text.
     """
 
-    def __init__(self, connection: Connection, publish: Publish, number: int) -> None:
+    def __init__(self, connection: Connection, publish: Publish, number: int, parameters: Parameters) -> None:
         self.text: str | None = None
         self.ended = threading.Event()
         self._connection = connection
+        self._parameters = parameters
         self._send = publish
         self._number = number
         self._loop = asyncio.get_running_loop()
@@ -67,7 +70,7 @@ class CellExecution:
     async def run(self, code: str) -> None:
         """Execute the lines of the cell; raise WapError for a failure, CellInterrupted for an interrupt."""
         try:
-            lines = parse_script(code)
+            lines = [] if self._parameters.read_cell(code) else parse_script(code, self._parameters.fill_line)
             for position, line in enumerate(lines, 1):
                 try:
                     await self._execute_line(line, is_last=position == len(lines))
@@ -75,6 +78,8 @@ class CellExecution:
                     if line.row is not None:
                         error.details.setdefault("line", line.row)
                     raise
+            if lines:
+                await self._show_notice(lines)
         finally:
             self.ended.set()
 
@@ -88,6 +93,17 @@ class CellExecution:
         if line.options.raises and isinstance(answer, RunResult):
             answer.raise_for_problems()
 
+    async def _show_notice(self, lines: list[Line]) -> None:
+        """Publish a notice below the cell where runs of agents have begun to wait for approval."""
+        if all(line.options.quiet or line.command.name in LISTING_COMMANDS for line in lines):
+            return
+        with suppress(WapError):  # the next cell reports a server that has gone away
+            client = await self._unless_stopped(self._connection.client)
+            notice = await self._unless_stopped(client.find_new_approvals)
+            if notice is not None:
+                data = self._allowance.bundle(notice, prefix=PREFIX)
+                self._publish("display_data", {"data": data, "metadata": {}, "transient": {}})
+
     async def _unless_stopped(self, work: Callable[[], T]) -> T:
         working = start_in_thread(work)
         if not await self._is_done(working):
@@ -96,7 +112,7 @@ class CellExecution:
 
     async def _run_line(self, line: Line, client: WorkspaceClient, card: _Card) -> ClientResult:
         before = client.last
-        working = start_in_thread(lambda: execute_line(line, client, card.live))
+        working = start_in_thread(lambda: execute_line(line, client, card.live, parameters=self._parameters.values))
         if not await self._is_done(working):
             await self._end(working, client, before, card)
             run = None if client.last is before else client.last

@@ -19,9 +19,14 @@ from wap_kernel.notebook.kernel import completion, inspection
 from wap_kernel.notebook.kernel.connection import Connection
 from wap_kernel.notebook.kernel.execution import PREFIX, CellExecution, CellInterrupted, start_in_thread
 from wap_kernel.notebook.kernel.history import History, encode_entries
+from wap_kernel.notebook.kernel.parameters import Parameters
 from wap_kernel.notebook.language import Completer
 from wap_kernel.notebook.language.lookup import Lookup
 
+EXIT_LINES = ("exit", "quit", "exit()", "quit()")
+"""Cells that end the kernel, as people know them from consoles."""
+EXIT_SECONDS = 0.1
+"""Seconds until the kernel ends, in which the reply is sent."""
 END_SECONDS = 2.0
 """Seconds for a cell to end before a shutdown; after 2.5 Jupyter ends the kernel."""
 
@@ -50,6 +55,7 @@ class WapKernel(Kernel):
         self._lookup = Lookup(self._connection.client)
         self._history = History()
         self._execution: CellExecution | None = None
+        self._parameters = Parameters()
 
     def start(self) -> None:
         """Start the kernel and look for the server, so that the first cell and the first completion need not wait."""
@@ -111,7 +117,9 @@ class WapKernel(Kernel):
             if not silent and self.session:
                 self.session.send(self.iopub_socket, kind, content, parent)
 
-        self._execution = CellExecution(self._connection, publish, number)
+        if code.strip() in EXIT_LINES:
+            return await self._exit(number)
+        self._execution = CellExecution(self._connection, publish, number, self._parameters)
         failure: Reply | None = None
         try:
             await self._execution.run(code)
@@ -135,6 +143,13 @@ class WapKernel(Kernel):
             return {"status": "error", "execution_count": number, **failure}
         answered = dict.fromkeys(user_expressions or {}, _NOT_EVALUATED)
         return {"status": "ok", "execution_count": number, "payload": [], "user_expressions": answered}
+
+    async def _exit(self, number: int) -> Reply:
+        """End the kernel after the reply, which asks the front end to leave as well."""
+        await self.do_shutdown(False)
+        self.io_loop.call_later(EXIT_SECONDS, self.io_loop.stop)
+        payload = [{"source": "ask_exit", "keepkernel": False}]
+        return {"status": "ok", "execution_count": number, "payload": payload, "user_expressions": {}}
 
     # -- help while writing
 

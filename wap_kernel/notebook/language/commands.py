@@ -7,11 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from wap_kernel.model.errors import InvalidArgument
+from wap_kernel.model.limits import PERSON_COMMAND_SECONDS
 from wap_kernel.notebook.language import aliases
 from wap_kernel.notebook.language import argument_parser as arguments
 from wap_kernel.notebook.language.argument_parser import Arguments, suggest
 
 STATUSES = ("running", "awaiting_approval", "completed", "cancelled", "error")
+
+_TIMEOUT_HELP = f"end the command after so long (default: {PERSON_COMMAND_SECONDS}, or what policy allows)"
 
 
 @dataclass(frozen=True)
@@ -117,7 +120,7 @@ def _sh(parser: Arguments) -> None:
     parser.add_argument(
         "command", nargs="?", metavar="COMMAND", help="the rest of the line as it is, or the cell below"
     )
-    parser.add_argument("-t", "--timeout", type=arguments.parse_time_limit, metavar="SECONDS", help="(default: 30)")
+    parser.add_argument("-t", "--timeout", type=arguments.parse_time_limit, metavar="SECONDS", help=_TIMEOUT_HELP)
     parser.add_argument("-C", "--cwd", metavar="DIR", help="the folder to run in (default: the workspace)")
     parser.add_argument("--shared", action="store_true", help="write into the workspace directly; not undone")
     _add_run_options(parser)
@@ -203,7 +206,7 @@ _TABLE = (
     ),
     SubCommand("runs", "List the runs, newest first.", _runs, "runs -s awaiting_approval"),
     SubCommand("show", "Show a run.", _show, "show last"),
-    SubCommand("approve", "Approve what a run waits for.", _approve, "approve", changes=True),
+    SubCommand("approve", "Approve what a run waits for; show it first.", _approve, "approve", changes=True),
     SubCommand("deny", "Deny what a run waits for.", _deny, "deny last not today", changes=True),
     SubCommand("cancel", "Cancel a run.", _one_run, "cancel last", changes=True),
     SubCommand("revert", "Revert a run.", _revert, "revert last", changes=True),
@@ -216,6 +219,8 @@ _TABLE = (
 )
 COMMANDS = {command.name: command for command in _TABLE}
 PYTHON_OPTIONS = ("to", "no_vars")
+LISTING_COMMANDS = ("status", "runs", "help")
+"""Sub-commands that list what waits for approval, or need no server: no notice follows them."""
 DEFAULT_COMMAND = "status"
 """The sub-command of a line that names none."""
 

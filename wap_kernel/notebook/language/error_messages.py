@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from wap_kernel.dialects.hints import reword_text
+from wap_kernel.dialects.hints import reword_for_person
 from wap_kernel.model.errors import WapError
 
 _PAST_THE_END = re.compile(r"^startLine (\d+) is past the end")
@@ -25,4 +25,4 @@ def _reword(text: str) -> str:
     text = _PAST_THE_END.sub(r"Line \1 is past the end", text)
     if text.endswith(_ONE_LINE):
         return f"{text.removesuffix(_ONE_LINE)}the file has 1 line."
-    return reword_text(text, "notebook")
+    return reword_for_person(text)

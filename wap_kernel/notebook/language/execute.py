@@ -36,8 +36,17 @@ class RunDisplay(Protocol):
         """End the display: the run has ended, or is no longer waited for."""
 
 
-def execute_line(line: Line, client: WorkspaceClient, display: RunDisplay, names: Names | None = None) -> ClientResult:
-    """Execute `line`; `names` are the variables of Python, which a batch reads and `--to` binds."""
+def execute_line(
+    line: Line,
+    client: WorkspaceClient,
+    display: RunDisplay,
+    names: Names | None = None,
+    parameters: Mapping[str, object] | None = None,
+) -> ClientResult:
+    """Execute `line`; `names` are the variables of Python, which a batch reads and `--to` binds.
+
+    Without Python, a batch reads the `parameters` of the notebook, if there are any.
+    """
     if line.options.to is not None and names is None:
         raise InvalidArgument("--to: this kernel has no Python variables.")
     name = line.command.name
@@ -45,8 +54,9 @@ def execute_line(line: Line, client: WorkspaceClient, display: RunDisplay, names
         if name == "help":
             answer: ClientResult = Note({"text": usage(line.options.about or "", has_python=names is not None)})
         else:
+            variables = names if names is not None else parameters or None
             answer = (
-                _run_batch(line, client, display, names) if name == "run" else _ACTIONS[name](line, client, display)
+                _run_batch(line, client, display, variables) if name == "run" else _ACTIONS[name](line, client, display)
             )
     except WapError as error:
         if isinstance(error, FileNotFound):
@@ -200,6 +210,10 @@ def _check(line: Line, client: WorkspaceClient, display: RunDisplay) -> ClientRe
 
 
 def _approve(line: Line, client: WorkspaceClient, display: RunDisplay) -> ClientResult:
+    """Approve what a run waits for; what this notebook has not displayed yet is displayed instead."""
+    unseen = client.show_unseen(line.options.run)
+    if unseen is not None:
+        return unseen
     return _watch(
         display, lambda: client.approve(line.options.run, remember=line.options.always, on_update=display.update)
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -64,8 +64,8 @@ def parse_cell(head: str, body: str, first_line: int = 2) -> Line:
     return Line(line.command, line.options, body, first_line)
 
 
-def parse_script(text: str) -> list[Line]:
-    """Parse a cell of the `wap` kernel.
+def parse_script(text: str, fill: Callable[[str], str] = str) -> list[Line]:
+    """Parse a cell of the `wap` kernel; `fill` fills the parameters of a line, not those of a text below it.
 
     A cell holds a batch, which may have its options above it; or `write PATH`, `sh` or `run` over its text; or lines. A
     line that ends in a backslash continues in the next; one that begins with `#` is a comment. A line may begin with
@@ -78,6 +78,8 @@ def parse_script(text: str) -> list[Line]:
     first = rows[0]
     if _BATCH.match(first.text):
         return [parse_cell("", _text_from(text, first.begins), first.begins)]
+    rows = [row._replace(text=fill(row.text)) for row in rows]
+    first = rows[0]
     body = _text_from(text, first.ends + 1)
     is_over_batch = first.text.startswith("-") and len(rows) > 1 and _BATCH.match(rows[1].text) is not None
     if (first.is_head or is_over_batch) and body.strip():

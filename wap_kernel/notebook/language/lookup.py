@@ -18,9 +18,9 @@ A = TypeVar("A", bound="ClientResult")
 
 
 class Lookup:
-    """One query at a time to the workspace.
+    """Send completion queries to the workspace, one at a time, and keep a late answer for the next Tab.
 
-    A slow server is not queried twice, and its late answer serves the next query of the same key.
+    A slow server is not queried twice: its late answer serves the next query of the same key.
     `client` is called in a thread, because it may look for a server. Until `is_connected`, a query only starts that and
     does not wait.
     """

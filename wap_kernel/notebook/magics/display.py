@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
 
+from wap_kernel.client.render import Allowance
 from wap_kernel.client.render.transcript import Transcript
 from wap_kernel.client.results import ClientResult, RunResult
 from wap_kernel.notebook.language import LiveCard
+from wap_kernel.notebook.magics.decision_buttons import show_buttons
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from wap_kernel.client.backend import RunUpdate
-    from wap_kernel.client.render import Allowance
+
+
+ExecuteLine = Callable[[str, "str | None", "Screen | None"], object]
+"""A function that executes a line and displays its result on a screen."""
 
 
 class Screen(Protocol):
@@ -37,21 +42,32 @@ class Screen(Protocol):
         """Display the value of the cell, which IPython is about to show and this screen has displayed already."""
 
 
-def open_screen(shell: InteractiveShell, allowance: Allowance) -> Screen:
-    return NotebookScreen(shell, allowance) if getattr(shell, "kernel", None) is not None else TerminalScreen()
+def open_screen(shell: InteractiveShell, allowance: Allowance, execute: ExecuteLine) -> Screen:
+    """Return the display of a line; `execute` runs the line of a button on the same display."""
+    is_notebook = getattr(shell, "kernel", None) is not None
+    return NotebookScreen(shell, allowance, execute) if is_notebook else TerminalScreen()
 
 
 class NotebookScreen(LiveCard):
     """One output of a cell: a live card that becomes the card of the ended run, and is saved once."""
 
-    def __init__(self, shell: InteractiveShell, allowance: Allowance) -> None:
+    def __init__(self, shell: InteractiveShell, allowance: Allowance, execute: ExecuteLine) -> None:
         super().__init__(self._draw)
         self._shell = shell
         self._allowance = allowance
+        self._execute = execute
         self._id: str | None = None
 
     def final(self, result: ClientResult) -> None:
         self._draw(self._allowance.bundle(result))
+        if isinstance(result, RunResult) and result.pending is not None:
+            show_buttons(self._shell, result.pending, self._decide)
+
+    def _decide(self, line: str) -> None:
+        """Execute the line of a button; the card of the approval becomes the card of the run."""
+        screen = NotebookScreen(self._shell, Allowance(), self._execute)
+        screen._id = self._id
+        self._execute(line, None, screen)
 
     def again(self, result: ClientResult) -> None:
         pass

@@ -85,6 +85,7 @@ class WapMagics(Magics):
         self.shell.events.register("pre_execute", self._forget)
         self.shell.events.register("pre_run_cell", self._inspect_cell)
         self.shell.events.register("post_run_cell", self._prepare)
+        self.shell.events.register("post_run_cell", self._end_cell)
         self._displays.for_type_by_name(*_RESULT_CLASS, self._display)
         self._bundles.for_type_by_name(*_RESULT_CLASS, self._bundle)
 
@@ -94,6 +95,7 @@ class WapMagics(Magics):
         self.shell.Completer.custom_matchers.remove(self._complete)
         self.shell.events.unregister("pre_execute", self._forget)
         self.shell.events.unregister("pre_run_cell", self._inspect_cell)
+        self.shell.events.unregister("post_run_cell", self._end_cell)
         if self._loading is None:
             self.shell.events.unregister("post_run_cell", self._prepare)
         self._displays.pop(".".join(_RESULT_CLASS), None)
@@ -118,6 +120,10 @@ class WapMagics(Magics):
     def _forget(self) -> None:
         if self._opened is not None:
             self._opened.start_cell()
+
+    def _end_cell(self, *_: object) -> None:
+        if self._opened is not None:
+            self._opened.end_cell()
 
     def _inspect_cell(self, info: ExecutionInfo) -> None:
         """Note whether the value of the cell is that of a `%wap` line."""

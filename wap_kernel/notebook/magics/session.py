@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from wap_kernel.client.render import Allowance, summarize_error, units
@@ -12,6 +13,7 @@ from wap_kernel.model.errors import Code, ProviderUnavailable, WapError
 from wap_kernel.model.limits import MAX_MAGIC_LINE_CHARACTERS
 from wap_kernel.model.text import escape_invisible
 from wap_kernel.notebook.language import Completer, Line, execute_line, parse, parse_cell, usage
+from wap_kernel.notebook.language.commands import LISTING_COMMANDS
 from wap_kernel.notebook.magics.display import Screen, SilentScreen, open_screen
 
 if TYPE_CHECKING:
@@ -39,14 +41,19 @@ class Session:
         """The last result of this cell that is displayed already, and its screen."""
         self._is_hidden = False
         """True where that result is quiet and was not displayed."""
+        self._awaits_notice = False
+        """True after a line of this cell, unless the line itself lists what waits."""
         self.allowance = Allowance()
         self.completer = Completer(self.client, lambda: self._client is not None)
 
-    def execute(self, line: str, cell: str | None) -> ClientResult | None:
-        screen, self._is_hidden = open_screen(self._shell, self.allowance), False
+    def execute(self, line: str, cell: str | None, screen: Screen | None = None) -> ClientResult | None:
+        """Execute a line, or the line over a cell, and display its result on `screen`, by default a new one."""
+        screen = screen or open_screen(self._shell, self.allowance, self.execute)
+        self._is_hidden = False
         parsed: Line | None = None
         try:
             parsed = parse(line) if cell is None else parse_cell(line, cell)
+            self._awaits_notice = not parsed.options.quiet and parsed.command.name not in LISTING_COMMANDS
             answer = self._run_line(parsed, screen)
         except WapError as error:
             self._drop_lost_client(error)
@@ -89,6 +96,16 @@ class Session:
         """Reset the displays for a new cell."""
         self._displayed = None
         self.allowance = Allowance()
+
+    def end_cell(self) -> None:
+        """Display a notice below a cell with a `%wap` line where runs of agents have begun to wait for approval."""
+        if not self._awaits_notice or self._client is None:
+            return
+        self._awaits_notice = False
+        with suppress(WapError):  # the next line reports a server that has gone away
+            notice = self._client.find_new_approvals()
+            if notice is not None:
+                open_screen(self._shell, self.allowance, self.execute).final(notice)
 
     def close(self) -> None:
         with self._lock:

@@ -25,7 +25,7 @@ from wap_kernel.policy.commands.manifests import MAX_MANIFEST_BYTES, list_inner_
 from wap_kernel.policy.commands.named_paths import Surroundings, find_named_paths
 
 EVIDENCE_SECONDS = 5.0
-MAX_MATCHES = 1000
+MAX_MATCHED_PATHS = 1000
 """Paths that the patterns of a line may match; with more, the whole workspace is evidence."""
 MAX_INNER_LINES = 200
 MAX_INNER_DEPTH = 3
@@ -171,7 +171,7 @@ class _Collection:
                 for parts in self._list_inner_patterns(pattern.split("/")):
                     for match in self._match(".", parts):
                         self._matches += 1
-                        if self._matches > MAX_MATCHES:
+                        if self._matches > MAX_MATCHED_PATHS:
                             self._trees["."] = "."
                             return
                         yield match

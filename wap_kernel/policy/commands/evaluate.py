@@ -172,10 +172,10 @@ def _evaluate_run(run: _Run, shell: ShellPolicy, facts: CommandFacts) -> Verdict
     if facts.layered and verdict.kind is VerdictKind.ASK and _is_absent(run, facts):
         verdict = Verdict(VerdictKind.ALLOW, "missing", f'Program "{_program_name(run)}" does not exist')
     if blocked is Fit.POSSIBLE:
-        asked = Verdict(
+        ask = Verdict(
             VerdictKind.ASK, "blocked", f'Command "{_program_name(run)}" may be one that is blocked', grantable=False
         )
-        verdict = max(verdict, asked, key=lambda each: each.kind.strictness)
+        verdict = max(verdict, ask, key=lambda each: each.kind.strictness)
     if not facts.confined and may_read_names(program, words):
         verdict = replace(raise_strictness(shell.unconfined, verdict, "but takes names from a file"), grantable=False)
     if not facts.confined and (may_go_home(words) or any(may_leave(word, facts) for word in words[1:])):

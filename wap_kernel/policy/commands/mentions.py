@@ -17,7 +17,7 @@ from wap_kernel.policy.commands.rule_match import glob_of_name, match_option, sp
 from wap_kernel.policy.shell.spelling_variants import expand_braced_word, list_spellings
 from wap_kernel.policy.shell.syntax import Word
 
-MAX_GLOBS = 500
+MAX_EXPANDED_GLOBS = 500
 """Patterns in a text; no honest command has more."""
 MAX_SKIPPED = 20
 """Options between a program and its subcommand."""
@@ -126,7 +126,7 @@ class Mentions:
     def _is(self, name: str, word: str) -> bool:
         if _among(name, self._names_of[word]):
             return True
-        return _is_glob(word) and (len(self._globs) > MAX_GLOBS or _may_expand_to(name, word))
+        return _is_glob(word) and (len(self._globs) > MAX_EXPANDED_GLOBS or _may_expand_to(name, word))
 
     def _in_segment(self, wanted: CommandPattern, segment: tuple[str, ...]) -> bool:
         program = next((n for n, w in enumerate(segment) if w not in _BEFORE_PROGRAMS and not _ASSIGNMENT.match(w)), 0)

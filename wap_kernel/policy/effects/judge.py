@@ -8,7 +8,7 @@ from __future__ import annotations
 from wap_kernel.model.changes import ChangeSet
 from wap_kernel.model.policy import VerdictKind
 from wap_kernel.policy.effective import EffectivePolicy
-from wap_kernel.policy.effects.approval_causes import ask_about_changes
+from wap_kernel.policy.effects.approval_causes import UNKEPT_RULE, ask_about_changes, find_causes
 from wap_kernel.policy.effects.closure import refuse_dependents
 from wap_kernel.policy.effects.judgement import EffectFacts, EffectJudgement, RefusedChange
 from wap_kernel.policy.effects.path_rules import refuse_paths
@@ -25,18 +25,19 @@ def judge_changes(changes: ChangeSet, policy: EffectivePolicy, facts: EffectFact
     refused = refuse_paths(changes, PolicyGuard(facts.protected.snapshot(), policy), facts, git.inside) | git.refused
     if policy.effects.unkept is VerdictKind.DENY:
         refused |= {
-            change.path: RefusedChange(change.path, "effects.unkept", "Undo cannot bring back what was there before")
+            change.path: RefusedChange(change.path, UNKEPT_RULE, "Undo cannot bring back what was there before")
             for change in changes
             if change.path in facts.unkept
         }
     if refused:
         refuse_dependents(changes, refused)
     applied = ChangeSet(tuple(change for change in changes if change.path not in refused)) if refused else changes
-    ask, asked = ask_about_changes(applied, policy, facts.unkept, git.inside)
+    causes = find_causes(applied, policy, facts.unkept, git.inside)
     return EffectJudgement(
         refused=tuple(refused[change.path] for change in changes if change.path in refused),
-        ask=ask,
-        asked=asked,
+        ask=ask_about_changes(causes, facts.subject),
+        causes=causes,
+        allows_loss=policy.effects.unkept is VerdictKind.ALLOW,
         rewritten={path: content for path, content in git.rewritten.items() if path not in refused},
         omitted=tuple(each for each in git.omitted if each.path not in refused),
     )

@@ -30,6 +30,8 @@ class EffectFacts:
     """The absolute path of the root, by which git names folders of worktrees."""
     unkept: Collection[str] = ()
     """The changed paths whose content before the change cannot be kept for undo."""
+    subject: str = "The command"
+    """The one that made the changes, as the reason of a verdict names it."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,17 @@ class RefusedChange:
 
 
 @dataclass(frozen=True)
+class ApprovalCause:
+    """One reason why changes need an approval, and the paths that it is about."""
+
+    rule: str
+    reason: str
+    """The reason as the rest of a sentence: `deletes 200 files ...`."""
+    paths: frozenset[str] = frozenset()
+    """The paths; none where only the number or the size of all changes counts."""
+
+
+@dataclass(frozen=True)
 class EffectJudgement:
     """The decision on a ChangeSet: which changes are refused, and whether a person is asked about the others."""
 
@@ -49,8 +62,10 @@ class EffectJudgement:
     """The changes that are not applied, with all below a refused folder, in the order of the ChangeSet."""
     ask: Verdict | None = None
     """The verdict that asks about the changes that are left; None where they are applied without an approval."""
-    asked: frozenset[str] = frozenset()
-    """The paths that the verdict is about; none where only the number of changes counts."""
+    causes: tuple[ApprovalCause, ...] = ()
+    """The causes of the verdict that asks."""
+    allows_loss: bool = False
+    """True where policy lets changes be applied without an approval whose earlier content cannot be kept for undo."""
     rewritten: Mapping[str, bytes] = field(default_factory=dict)
     """The files that are applied with this content instead of their own: the `config` of new repositories."""
     omitted: tuple[RefusedChange, ...] = ()
@@ -59,6 +74,11 @@ class EffectJudgement:
     @cached_property
     def refused_paths(self) -> frozenset[str]:
         return frozenset(change.path for change in self.refused)
+
+    @property
+    def approval_paths(self) -> frozenset[str]:
+        """Return the paths that the verdict is about."""
+        return frozenset(path for cause in self.causes for path in cause.paths)
 
     def select_applied(self, changes: ChangeSet) -> ChangeSet:
         """Return the changes that are not refused."""

@@ -42,7 +42,7 @@ class Age(Enum):
 
 @dataclass(frozen=True)
 class GitFolder:
-    """A folder of git."""
+    """A `.git` folder, a bare repository, or a submodule's or worktree's folder within one."""
 
     path: str
     age: Age

@@ -148,7 +148,7 @@ def find_protected_paths(
         hidden=frozenset((*below.find(secret, ancestors=True), *below.find(KERNEL_FOLDERS))),
         read_only=frozenset(below.find(obeyed)),
         secrets=tuple(filter(None, secret)),
-        fixed_paths=tuple(sorted({inner for path in fixed if path and (inner := below.find_name(path))})),
+        fixed_paths=tuple(sorted({inner for path in fixed if path for inner in below.find_names(path)})),
         prefixes=prefixes,
     )
     return CurrentPaths(paths, real_root, links, kernels)
@@ -179,10 +179,16 @@ class _PathsBelow:
         found = os.path.join(self.resolve(folder), name)
         return os.path.realpath(found) if os.path.islink(found) else found
 
-    def find_name(self, path: str) -> str | None:
-        """Return `path` relative to the root; its last name is not followed, since it is the name that counts."""
+    def find_names(self, path: str) -> Iterable[str]:
+        """Yield `path` relative to the root, with the links on the way followed and as it is spelled.
+
+        Its last name is not followed, since it is the name that counts.
+        """
         folder, name = os.path.split(os.path.abspath(path))
-        return relative_to(os.path.join(self.resolve(folder), name), self._root)
+        for each in {folder, self.resolve(folder)}:
+            inner = relative_to(os.path.join(each, name), self._root)
+            if inner:
+                yield inner
 
     def find(self, paths: Iterable[str], *, ancestors: bool = False) -> Iterable[tuple[str, ...]]:
         """Yield `paths` relative to the root; with `ancestors`, one that the root itself lies in closes all of it."""

@@ -72,7 +72,10 @@ class LinkTargets:
         return None
 
     def find(self) -> Mapping[str, int]:
-        """Return absolute paths with their protection; the same object while nothing has changed."""
+        """Return what protected links lead to: absolute paths with the level of protection.
+
+        The answer is the same object while no link has changed.
+        """
         if self._stamps is not None and self._stamps.are_current():
             return self._targets
         self._stamps = stamps = Stamps()

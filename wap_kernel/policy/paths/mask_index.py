@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 MAX_RULES = 4
 """Sets of rules whose findings are remembered: agents with different scopes take turns."""
@@ -22,13 +23,19 @@ Stamp = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class FolderMasks:
-    """The entries of one folder that need a mask, by name, and the subfolders to look into."""
+    """The paths of the entries of one folder that need a mask, and of the subfolders to look into."""
 
     hidden: tuple[str, ...] = ()
     read_only: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()
+    """The links among what is hidden or read-only; a mount guards only what they lead to."""
     repositories: tuple[tuple[str, bool], ...] = ()
     """The `.git` entries, and whether each is a folder."""
     folders: tuple[str, ...] = ()
+
+    @cached_property
+    def has_masks(self) -> bool:
+        return bool(self.hidden or self.read_only or self.links or self.repositories)
 
 
 class MaskIndex:

@@ -54,7 +54,9 @@ class PathPatterns:
         parse_excludes(self.patterns)  # refuses what costs too much, all together
         self.rows = [row for pattern in self.patterns for row in _rows(pattern)]
         closing = [row for row in self.rows if not row.negated]
-        self._has_negations = len(closing) < len(self.rows)
+        negated = [row for row in self.rows if row.negated]
+        self._negates_folders = any(row.folder_only for row in negated)
+        self._negates_paths = any(not row.is_one_name for row in negated)
         self._paths = [row for row in closing if not row.is_one_name]
         self._names = _Needles(row.last_needle for row in closing if row.is_one_name)
         self._anywhere = _Needles(row.needle for row in closing)
@@ -84,11 +86,11 @@ class PathPatterns:
         text = f"/{'/'.join(names)}/".casefold()
         if not self._names.may_be_in(text) and not (self._paths and self._completes(folder, text)):
             return set()
-        known_folders = folders() if self._has_negations else ()
+        known_folders = folders() if self._negates_folders else ()
         return {name for name in names if self.find(join_path(folder, name), folder=name in known_folders) is not None}
 
     def _completes(self, folder: str, text: str) -> bool:
-        """Return whether a pattern for paths may end at one of the names in `text`."""
+        """Return whether a pattern with several components may match an entry of `folder` named in `text`."""
         above = split_path(folder)
         return any(row.last_needle in text for row in self._paths if row.completes_in(row.glob.after(above)))
 
@@ -96,7 +98,7 @@ class PathPatterns:
         """Return whether something below `folder` may be covered because of its path, so that a move would free it."""
         above = split_path(folder)
         floating = {True: {0, 1}, False: set[int]()}
-        return self._has_negations or any(
+        return self._negates_paths or any(
             row.glob.after(above) - floating[row.glob.names[0] == "**"] - {row.glob.end} for row in self._paths
         )
 

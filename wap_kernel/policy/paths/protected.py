@@ -73,7 +73,7 @@ class ProtectedPaths:
         if level is Protection.HIDDEN:
             raise PathClosed(
                 f"The path is protected: {path}",
-                hint="It holds secrets of the server or of its user.",
+                hint="The path holds secrets of the server or of its user.",
                 path=path,
                 rule="protected",
             )

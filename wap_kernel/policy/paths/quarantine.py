@@ -42,11 +42,33 @@ def quarantine_files(root: int, paths: Collection[str]) -> list[tuple[str, str]]
             if found is None:
                 continue
             folder, parent, name = found
-            new = f"{name}.{MARK}-{secrets.token_hex(4)}"
             with suppress(OSError):
-                _retry_opened(opened, folder, partial(_rename, folder, name, new))
-                moved.append((join_path(parent, name), join_path(parent, new)))
+                new = move_away(opened, folder, name)
+                if new is not None:
+                    moved.append((join_path(parent, name), join_path(parent, new)))
     return moved
+
+
+def move_away(opened: ExitStack, folder: int, name: str) -> str | None:
+    """Rename an entry of an open folder to a name that no program looks for; return it, None if nothing is there."""
+    new = f"{name}.{MARK}-{secrets.token_hex(4)}"
+    try:
+        retry_opened(opened, folder, partial(os.rename, name, new, src_dir_fd=folder, dst_dir_fd=folder))
+    except FileNotFoundError:
+        return None
+    return new
+
+
+def open_parent(opened: ExitStack, root: int, path: str) -> int | None:
+    """Return the open folder that holds `path`, reached without following links; None where there is none."""
+    folder = root
+    try:
+        for name in path.split("/")[:-1]:
+            folder = retry_opened(opened, folder, partial(os.open, name, _PASSAGE, dir_fd=folder))
+            opened.callback(os.close, folder)
+    except OSError:
+        return None
+    return folder
 
 
 def open_ancestors(root: int, path: str) -> Iterator[int]:
@@ -71,7 +93,7 @@ def _locate(opened: ExitStack, root: int, path: str, *, follow: bool = True) -> 
     *above, last = path.split("/")
     try:
         for position, name in enumerate(above):
-            found = _retry_opened(opened, folder, partial(_stat, folder, name))
+            found = retry_opened(opened, folder, partial(_stat, folder, name))
             if stat.S_ISLNK(found.st_mode):
                 real = _resolve(root, path) if follow else None
                 if real is not None:
@@ -80,7 +102,7 @@ def _locate(opened: ExitStack, root: int, path: str, *, follow: bool = True) -> 
                 return folder, parent, name
             folder, parent = os.open(name, _PASSAGE, dir_fd=folder), join_path(parent, name)
             opened.callback(os.close, folder)
-        _retry_opened(opened, folder, partial(_stat, folder, last))
+        retry_opened(opened, folder, partial(_stat, folder, last))
     except OSError:
         return None
     return folder, parent, last
@@ -98,11 +120,7 @@ def _stat(folder: int, name: str) -> os.stat_result:
     return os.stat(name, dir_fd=folder, follow_symlinks=False)
 
 
-def _rename(folder: int, name: str, new: str) -> None:
-    os.rename(name, new, src_dir_fd=folder, dst_dir_fd=folder)
-
-
-def _retry_opened(opened: ExitStack, folder: int, work: Callable[[], T]) -> T:
+def retry_opened(opened: ExitStack, folder: int, work: Callable[[], T]) -> T:
     """Do work in a folder; where the folder is closed to its owner, open it until `opened` ends."""
     try:
         return work()

@@ -50,6 +50,11 @@ class Masks:
     confinement: Confinement
     absent: tuple[str, ...] = ()
     """Protected paths that do not exist yet, so that nothing can be mounted there; see `quarantine.py`."""
+    linked: tuple[str, ...] = ()
+    """Protected paths that are links or may lie behind links, on which nothing can be mounted; see
+    `protected_links.py`."""
+    repositories: frozenset[str] = frozenset()
+    """The folders of git, and the files and links named `.git`."""
 
 
 def without_guard(files: Files) -> Files:
@@ -85,14 +90,34 @@ def find_masks(
     confinement = Confinement(
         hidden=tuple(search.hidden),
         read_only=(".",) if is_read_only else tuple(search.read_only),
-        pinned=() if is_read_only else tuple(search.pinned),
+        # A link cannot be pinned itself, but it can be found only where its folder stays.
+        pinned=() if is_read_only else tuple(dict.fromkeys((*search.pinned, *search.link_folders))),
         network=network,
         for_tool=for_tool,
         git_attributes=attributes(search.tops),
     )
-    return Masks(
-        confinement, () if is_read_only else find_missing(without_guard(files), (*fixed_paths, *search.absent))
-    )
+    if is_read_only:
+        return Masks(confinement)
+    return watch_paths(confinement, files, fixed_paths, search)
+
+
+def watch_paths(
+    confinement: Confinement, files: Files, fixed_paths: Iterable[str], search: _Search | None = None
+) -> Masks:
+    """Return the masks with the paths that are to be watched, as far as a search over the workspace found some."""
+    fixed = tuple(fixed_paths)
+    if search is None:
+        return Masks(confinement, find_missing(without_guard(files), fixed), fixed)
+    absent = find_missing(without_guard(files), (*fixed, *search.absent))
+    return Masks(confinement, absent, (*fixed, *search.links), frozenset(search.repositories))
+
+
+def find_repositories(files: Files, rules: MaskRules, deadline: Deadline, index: MaskIndex | None) -> frozenset[str]:
+    """Return the folders of git in the workspace, and the files and links named `.git`."""
+    rules = rules.snapshot()
+    search = _Search(without_guard(files), rules, deadline)
+    search.run(None if index is None else index.open(rules))
+    return frozenset(search.repositories)
 
 
 class _Search:
@@ -107,22 +132,33 @@ class _Search:
         """Paths that git would obey and that do not exist."""
         self.tops: list[str] = []
         """Folders that hold a `.git`."""
+        self.links: list[str] = []
+        """Links at paths that are hidden or read-only."""
+        self.repositories: list[str] = []
+
+    @property
+    def link_folders(self) -> list[str]:
+        """Return the folders that hold such links, except for the root."""
+        return [folder for folder in dict.fromkeys(map(dirname, self.links)) if folder]
 
     def run(self, index: IndexedFolders | None) -> None:
         pending = ["."]
         while pending:
             path = pending.pop()
-            self._deadline.check()
             masks = self._list(path) if index is None else index.find(path, self._list)
             if masks is None:
                 if path != "." and self._is_closed(path):
                     self.hidden.append(path)
                 continue
-            self.hidden += [join_path(path, name) for name in masks.hidden]
-            self.read_only += [join_path(path, name) for name in masks.read_only]
-            for name, is_folder in masks.repositories:
-                self._git(join_path(path, name), is_folder=is_folder)
-            pending += [join_path(path, name) for name in masks.folders]
+            if masks.folders:  # most folders have none, and nothing to mask either
+                self._deadline.check()
+                pending += masks.folders
+            if masks.has_masks:
+                self.hidden += masks.hidden
+                self.read_only += masks.read_only
+                self.links += masks.links
+                for name, is_folder in masks.repositories:
+                    self._git(name, is_folder=is_folder)
 
     def _is_closed(self, path: str) -> bool:
         """Return whether a path is a folder that its owner may not list or enter: a command could open it."""
@@ -149,19 +185,24 @@ class _Search:
         hidden = set(self._rules.hidden_among(folder, names, lambda: folders))
         read_only = set(self._rules.read_only_among(folder, names, lambda: folders)) - hidden
         repositories = {name for name in hidden | read_only if name.casefold() == GIT}
-        links = {entry.name for entry in batch if entry.is_symlink()} if read_only else set()
+        links = {entry.name for entry in batch if entry.is_symlink()} if hidden or read_only else set()
         return FolderMasks(
             # What a hidden link leads to is hidden with it.
-            hidden=(*found.hidden, *sorted(hidden - repositories | _find_sockets(batch, folders))),
-            read_only=(*found.read_only, *sorted(read_only - repositories - links)),
-            repositories=(*found.repositories, *((name, name in folders) for name in sorted(repositories))),
+            hidden=found.hidden + _join(folder, hidden - repositories | _find_sockets(batch, folders)),
+            read_only=found.read_only + _join(folder, read_only - repositories - links),
+            links=found.links + _join(folder, links & (hidden | read_only)),
+            repositories=(
+                *found.repositories,
+                *((join_path(folder, name), name in folders) for name in sorted(repositories)),
+            ),
             # Something in what is read-only may be hidden.
-            folders=(*found.folders, *sorted(folders - hidden - repositories)),
+            folders=found.folders + _join(folder, folders - hidden - repositories),
         )
 
     def _git(self, path: str, *, is_folder: bool) -> None:
         """Mask a repository, wherever a link or a `gitdir:` says that it is."""
         self.tops.append(dirname(path) or ".")
+        self.repositories.append(path)
         if is_folder:
             self._repository(path)
             return
@@ -194,6 +235,7 @@ class _Search:
             here = level.folder.path
             is_repository = here == path or any(entry.name == "HEAD" for entry in entries)
             if is_repository:
+                self.repositories.append(here)
                 self.absent += [
                     join_path(here, name) for name in GIT_OBEYED.difference(entry.name for entry in entries)
                 ]
@@ -204,6 +246,10 @@ class _Search:
                     self.read_only.append(join_path(here, entry.name))
                 elif entry.name in folders and (not is_repository or entry.name in GIT_NESTED):
                     level.pending.append(entry.name)
+
+
+def _join(folder: str, names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(join_path(folder, name) for name in sorted(names))
 
 
 def _find_sockets(batch: Sequence[DirEntry], folders: Collection[str]) -> set[str]:

@@ -13,7 +13,7 @@ import unicodedata
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from wap_kernel.model.limits import MAX_PARSED_COMMAND_CHARACTERS
+from wap_kernel.model.limits import MAX_LOOSE_TREE_CHARACTERS, MAX_PARSED_COMMAND_CHARACTERS, MAX_STRICT_TREE_CHARACTERS
 from wap_kernel.policy.shell import spelling_variants
 from wap_kernel.policy.shell.strict_lexer import Unreadable, read_strictly
 from wap_kernel.policy.shell.syntax import Redirect, SimpleCommand, Word
@@ -21,12 +21,6 @@ from wap_kernel.policy.shell.tree_parser import TreeParse, parse_tree
 
 __all__ = ["Redirect", "Script", "SimpleCommand", "Word", "builtin_problem", "parse_command"]
 
-MAX_STRICT_TREE_CHARACTERS = 16 * 1024
-MAX_LOOSE_TREE_CHARACTERS = 4 * 1024
-"""Characters that tree-sitter parses where the strict lexer has read the text, and where it has not.
-
-Its time can grow with the square of the length.
-"""
 MAX_CACHED_SCRIPTS = 32
 
 

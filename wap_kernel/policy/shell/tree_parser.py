@@ -10,10 +10,10 @@ from functools import lru_cache
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
+from wap_kernel.model.limits import MAX_SHELL_DEPTH
 from wap_kernel.policy.shell import ansi_c_quotes
 from wap_kernel.policy.shell.syntax import Word
 
-MAX_DEPTH = 60
 _SIMPLE_NODES = frozenset(
     """
     program list pipeline command command_name redirected_statement comment test_command
@@ -74,7 +74,7 @@ def parse_tree(command: str) -> TreeParse:
     if root.has_error:
         found.problems.append(f"parse error near {_first_error(root, command)}")
     for node, depth in _walk(root):
-        if depth > MAX_DEPTH:
+        if depth > MAX_SHELL_DEPTH:
             found.problems.append("too deeply nested")
             found.is_whole = False
             continue
@@ -99,7 +99,7 @@ def _is_simple(node: Node) -> bool:
 
 
 def _walk(root: Node) -> Iterator[tuple[Node, int]]:
-    """Yield the nodes in order with their depth, down to one step below MAX_DEPTH.
+    """Yield the nodes in order with their depth, down to one step below MAX_SHELL_DEPTH.
 
     `a && b && c` is not deep, whatever the tree says.
     """
@@ -107,7 +107,7 @@ def _walk(root: Node) -> Iterator[tuple[Node, int]]:
     while waiting:
         node, depth = waiting.pop()
         yield node, depth
-        if depth <= MAX_DEPTH:
+        if depth <= MAX_SHELL_DEPTH:
             deeper = depth + (node.type not in ("list", "pipeline"))
             waiting.extend((child, deeper) for child in reversed(node.children))
 
@@ -160,7 +160,7 @@ def _bare(node: Node, source: bytes) -> bytes:
 
 def _value(node: Node, source: bytes, depth: int) -> tuple[bytes, bool]:
     raw = _raw(node, source)
-    if depth > MAX_DEPTH:
+    if depth > MAX_SHELL_DEPTH:
         return raw, False
     if node.type == "raw_string":
         return raw[1:-1], True

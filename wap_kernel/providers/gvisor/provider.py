@@ -49,6 +49,9 @@ INSTALL = "apt install runsc, or https://gvisor.dev/docs/user_guide/install/; RU
 MAX_WORD_BYTES = 128 * 1024
 """Bytes of one argument or variable. gVisor takes longer ones, but a command should run with every provider."""
 
+_WITHOUT_HOME = ("/bin/sh", "-c", 'unset HOME; exec "$@"', "sh")
+"""The beginning of a command that gets no HOME: runsc sets one where there is none."""
+
 
 class GvisorProvider:
     """The provider that confines commands with gVisor. The caller closes `root` after the provider.
@@ -58,6 +61,7 @@ class GvisorProvider:
 
     name = "gvisor"
     confines = True
+    checks_while_starting = False
 
     def __init__(
         self,
@@ -102,6 +106,8 @@ class GvisorProvider:
         if confinement.for_tool:
             variables |= environment.TOOL_SETTINGS
         argv = run.build_argv(command.command, variables.get("PATH", ""))
+        if "HOME" not in variables:
+            argv = [*_WITHOUT_HOME, *argv]
         cancel = cancel or CancelToken()
         variables[TAG] = token_hex(16)  # as everywhere: a command sees the same variables with every provider
         with open_folder(files, command.cwd) as folder, self._active.track(cancel):

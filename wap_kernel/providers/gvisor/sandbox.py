@@ -22,6 +22,7 @@ from functools import cache
 from typing import Any
 
 from wap_kernel.model.errors import InvalidArgument, ProviderUnavailable, WapError
+from wap_kernel.model.hints import tell_user
 from wap_kernel.model.paths import render_path
 from wap_kernel.providers.base import ResourceLimits
 from wap_kernel.providers.gvisor.bundle import Bundle, build_bundle
@@ -36,7 +37,7 @@ CALL_SECONDS = 5.0
 """Seconds for process 1 to answer, for a call of runsc, and for the end."""
 _LONGEST_ANSWER = 64 * 1024
 _SHELLS = ("/bin/bash", "/usr/bin/bash", "/bin/sh")
-_HINT = "Run `wap doctor` to see what works on this machine."
+_HINT = tell_user("Run `wap doctor` to see what works on this machine.")
 
 
 def build_runsc_argv(program: str, state: str, *, network: bool = False) -> list[str]:

@@ -17,14 +17,9 @@ from dataclasses import dataclass
 
 from wap_kernel.model.changes import ABSENT, Change, ChangeKind, ChangeSet, FileImage
 from wap_kernel.model.errors import PermissionDenied, TooLarge
+from wap_kernel.model.limits import MAX_CHANGED_DEPTH, MAX_CHANGED_PATH_BYTES, MAX_CHANGED_PATHS
 from wap_kernel.model.paths import join_path
 
-MAX_CHANGES = 500_000
-"""Paths of a ChangeSet; a command that changes more is refused as a whole."""
-MAX_DEPTH = 200
-"""Folders in one another. Each is open while those below it are read."""
-MAX_PATH_BYTES = 3072
-"""Bytes of a changed path, so that it can be named below any folder: the kernel takes 4,095."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CHUNK = 1024 * 1024
@@ -211,17 +206,17 @@ class _ChangeReader:
         if old.st_size != new.st_size:
             return False
         try:
-            with ExitStack() as opened:
-                files = []
-                for folder in (pair.upper, pair.lower):
-                    files.append(os.open(name, _FILE, dir_fd=folder))
-                    opened.callback(os.close, files[-1])
-                while chunk := os.read(files[0], _CHUNK):
-                    if os.read(files[1], _CHUNK) != chunk:
-                        return False
+            upper = os.open(name, _FILE, dir_fd=pair.upper)
+            try:
+                lower = os.open(name, _FILE, dir_fd=pair.lower)
+                try:
+                    return _have_same_content(upper, lower, new.st_size)
+                finally:
+                    os.close(lower)
+            finally:
+                os.close(upper)
         except OSError:
             return False  # it cannot be read, so it counts as changed
-        return True
 
     # -- deletions
 
@@ -257,12 +252,14 @@ class _ChangeReader:
 
     def _lstat_lower(self, pair: _FolderPair, name: str) -> os.stat_result | None:
         """Return the lstat of what was at a path; None also where that is a folder which was moved."""
-        return None if join_path(pair.lower_path, name) in self._moved else _lstat(name, pair.lower)
+        if self._moved and join_path(pair.lower_path, name) in self._moved:
+            return None
+        return _lstat(name, pair.lower)
 
     def _add(self, change: Change) -> None:
-        if len(self.changes) >= MAX_CHANGES:
+        if len(self.changes) >= MAX_CHANGED_PATHS:
             raise TooLarge(
-                f"The command changed more than {MAX_CHANGES} files, so none of its changes was applied.",
+                f"The command changed more than {MAX_CHANGED_PATHS} files, so none of its changes was applied.",
                 hint="Do it in smaller steps.",
             )
         self.changes.append(change)
@@ -291,11 +288,21 @@ class _ChangeReader:
         return descriptor
 
 
+def _have_same_content(file: int, other: int, size: int) -> bool:
+    """Return whether two open files of one size hold the same."""
+    while size > 0:
+        chunk = os.read(file, min(size, _CHUNK))
+        if not chunk or os.read(other, len(chunk)) != chunk:
+            return False
+        size -= len(chunk)
+    return True
+
+
 def _check_depth(path: str) -> None:
-    if path.count("/") >= MAX_DEPTH or len(os.fsencode(path)) > MAX_PATH_BYTES:
+    if path.count("/") >= MAX_CHANGED_DEPTH or len(os.fsencode(path)) > MAX_CHANGED_PATH_BYTES:
         raise TooLarge(
-            f"The command changed folders that are nested more than {MAX_DEPTH} deep, or a path of more than "
-            f"{MAX_PATH_BYTES} bytes, so none of its changes was applied.",
+            f"The command changed folders that are nested more than {MAX_CHANGED_DEPTH} deep, or a path of more than "
+            f"{MAX_CHANGED_PATH_BYTES} bytes, so none of its changes was applied.",
             hint="Use fewer folders in one another.",
         )
 

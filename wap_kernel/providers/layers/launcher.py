@@ -118,9 +118,16 @@ class TaskFailure:
 class NamespaceProcess:
     """A program that waits for its task, or does it."""
 
-    def __init__(self, limits: ResourceLimits, groups: ControlGroups) -> None:
+    def __init__(
+        self,
+        limits: ResourceLimits,
+        groups: ControlGroups,
+        do_later: Callable[[Callable[[], None]], None] = lambda work: work(),
+    ) -> None:
         self.stack = ExitStack()
         """The resources of the process, to be closed after it has ended."""
+        self._do_later = do_later
+        self._namespaces = ExitStack()
         with ExitStack() as theirs, ExitStack() as failing:
             failing.callback(self.stack.close)
             ours, task = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -194,14 +201,21 @@ class NamespaceProcess:
             return TaskFailure(answer["error"], answer["text"])
         return None
 
+    def hold_namespace(self, pid: int) -> None:
+        """Hold the mount namespace of a process beyond its end: the process would unmount everything before it ends."""
+        with suppress(OSError):  # the namespace is gone, or closed to us; then it ends with its last process
+            descriptor = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+            self._namespaces.callback(os.close, descriptor)
+
     def end(self) -> None:
-        """End a program that holds a namespace or was not needed."""
+        """End a program that holds a namespace or was not needed. What it has mounted is unmounted later."""
         self._connection.close()
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(READY_SECONDS)
         self.process.kill()
         self.process.wait()
         self.stack.close()
+        self._do_later(self._namespaces.close)
 
 
 EMPTY_FILE = str(files("wap_kernel.providers") / "empty")
@@ -252,7 +266,7 @@ class Launcher:
             program.end()
             program = None
         if program is None:
-            program = NamespaceProcess(self._limits, self._groups)
+            program = self._start()
         try:
             program.send(task, command, user_namespace=self.user_namespace)
         except BaseException:
@@ -274,7 +288,10 @@ class Launcher:
         with self._lock:
             is_needed = self._prepared is None and not self._is_closed
             if is_needed:
-                self._prepared = NamespaceProcess(self._limits, self._groups)
+                self._prepared = self._start()
+
+    def _start(self) -> NamespaceProcess:
+        return NamespaceProcess(self._limits, self._groups, self.do_later)
 
     def close(self) -> None:
         with self._lock:

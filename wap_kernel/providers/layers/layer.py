@@ -22,9 +22,11 @@ from secrets import token_hex
 from typing import Any
 
 from wap_kernel.files.contained.component_walk import FOLDER_FLAGS
+from wap_kernel.files.contained.renames import sync_filesystem
 from wap_kernel.files.contained.root import Root
 from wap_kernel.model.changes import ChangeSet
 from wap_kernel.model.errors import NO_SPACE_ERRNOS, Conflict, NoSpace, NotFound, ProviderUnavailable, WapError
+from wap_kernel.model.hints import tell_user
 from wap_kernel.providers.layers.change_reader import read_changes
 from wap_kernel.providers.layers.launcher import Launcher, NamespaceProcess, NamespaceTask
 from wap_kernel.state.file_lock import lock_within
@@ -112,7 +114,9 @@ class Layer:
             failure, descriptors = holder.receive()
             if failure is not None:
                 holder.end()
-                raise ProviderUnavailable(f"The layer could not be mounted: {failure.text}.", hint="Run `wap doctor`.")
+                raise ProviderUnavailable(
+                    f"The layer could not be mounted: {failure.text}.", hint=tell_user("Run `wap doctor`.")
+                )
             merged = os.open(".", FOLDER_FLAGS, dir_fd=descriptors[0])  # the one that was sent cannot be read
             os.close(descriptors[0])
             self._holder, self._mounted = holder, [merged, *descriptors[1:]]
@@ -165,14 +169,20 @@ class Layer:
         except FileNotFoundError:
             return None
 
+    @property
+    def renames_folders(self) -> bool:
+        """Return whether a command can rename a folder that was there before; in a user namespace that is EXDEV."""
+        return not self._user_namespace
+
     def write_note(self, name: str, value: Any) -> None:
-        """Store a value with the layer, such as the outcome of its command."""
+        """Store a value with the layer, such as the outcome of its command, and make all that it holds durable."""
         with _translate_errors():
             temporary = os.path.join(self.folder, f".{name}.tmp")
             with open(temporary, "w", encoding="utf-8") as file:
                 json.dump(value, file)
                 file.flush()
-                os.fsync(file.fileno())
+                # The kernel has synced nothing that a command wrote.
+                os.fsync(file.fileno()) if _is_empty(self.upper) else sync_filesystem(file.fileno())
             os.replace(temporary, os.path.join(self.folder, f"{name}.json"))
 
     def discard(self) -> None:
@@ -270,6 +280,14 @@ def _is_still(descriptor: int, folder: str) -> bool:
         return False
 
 
+def _is_empty(folder: str) -> bool:
+    try:
+        with os.scandir(folder) as entries:
+            return next(entries, None) is None
+    except OSError:  # a command has closed it
+        return False
+
+
 def _read_age(path: str) -> float:
     try:
         return time.time() - os.stat(path).st_mtime
@@ -330,8 +348,10 @@ def _translate_errors() -> Iterator[None]:
 
 def _layer_error(error: OSError) -> WapError:
     if error.errno in NO_SPACE_ERRNOS:
-        return NoSpace("No space left for what the command would write, so nothing was run.", hint="Free some space.")
+        return NoSpace(
+            "No space left for what the command would write, so nothing was changed.", hint="Free some space."
+        )
     return ProviderUnavailable(
         f"A layer for the command cannot be made ({os.strerror(error.errno or 0)}), so nothing was run.",
-        hint="The state folder must be writable (WapExtension.state_dir).",
+        hint=tell_user("The state folder must be writable (WapExtension.state_dir)."),
     )

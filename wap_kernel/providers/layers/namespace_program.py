@@ -35,6 +35,7 @@ MAX_DESCRIPTORS = 16
 _NEWNS, _NEWUSER = 0x00020000, 0x10000000
 _MS_REC, _MS_PRIVATE = 0x4000, 1 << 18
 _AT_EMPTY_PATH, _AT_RECURSIVE = 0x1000, 0x8000
+_VOLATILE_MARK = "work/incompat/volatile"
 _OPEN_TREE_CLONE, _CLOEXEC = 1, os.O_CLOEXEC
 _MOVE_EMPTY_PATHS = 0x00000004 | 0x00000040
 _FSCONFIG_SET_FLAG, _FSCONFIG_SET_STRING, _FSCONFIG_CREATE = 0, 1, 6
@@ -151,6 +152,7 @@ def _mount_workspace(task: dict[str, Any]) -> int:
 
 
 def _mount_overlay(root: int, layer: dict[str, str], user_namespace: bool) -> int:
+    _remove_mark(os.path.join(layer["workdir"], _VOLATILE_MARK))
     context = _system_call(_FSOPEN, b"overlay", 1)
     options = {"source": "wap", "lowerdir": _path_of(root)}
     for name in ("upperdir", "workdir"):
@@ -160,12 +162,23 @@ def _mount_overlay(root: int, layer: dict[str, str], user_namespace: bool) -> in
         options["redirect_dir"] = "on"
     for name, value in options.items():
         _configure(context, name, value)
-    if user_namespace:
-        _system_call(_FSCONFIG, context, _FSCONFIG_SET_FLAG, b"userxattr", None, 0)
+    # Else the kernel syncs every file that it copies into the layer, and the whole filesystem with every unmount. The
+    # server syncs once, when the layer is applied or kept.
+    for flag in ("volatile", "userxattr") if user_namespace else ("volatile",):
+        _system_call(_FSCONFIG, context, _FSCONFIG_SET_FLAG, flag.encode(), None, 0)
     _system_call(_FSCONFIG, context, _FSCONFIG_CREATE, None, None, 0)
     mount = _system_call(_FSMOUNT, context, 1, _ATTR_NOSUID | _ATTR_NODEV)
     _move_mount(mount, root)
     return mount
+
+
+def _remove_mark(path: str) -> None:
+    """Remove the mark of an earlier mount of the layer, with which the kernel mounts a volatile layer once only."""
+    try:
+        os.unlink(f"{path}/dirty")
+        os.rmdir(path)
+    except FileNotFoundError:
+        pass
 
 
 def _configure(context: int, name: str, value: str) -> None:

@@ -27,6 +27,7 @@ from secrets import token_hex
 from types import MappingProxyType
 
 from wap_kernel.model.errors import ProviderUnavailable, WapError
+from wap_kernel.model.hints import tell_user
 from wap_kernel.providers.layers.launcher import CommandLine, NamespaceProcess
 from wap_kernel.providers.process import supervisor
 from wap_kernel.providers.process.inheritance import create_memory_file, lower_session_priority
@@ -68,8 +69,8 @@ class NamespacedCommand:
     """The command, its sandbox and the server's descriptors. `stack` ends and closes all of it.
 
     `launch` starts bubblewrap in a namespace that is prepared for it. `files` are files that its options name by the
-    numbers of their descriptors, from 11 on. The constructor calls `on_ready` when the sandbox is ready, before the
-    command runs, and raises what it raises.
+    numbers of their descriptors, from 11 on. The constructor calls `while_starting` when the sandbox has been launched,
+    and `on_ready` when it is ready, before the command runs, and raises what they raise.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class NamespacedCommand:
         argv: Sequence[str],
         environment: Mapping[str, str],
         grace: float,
+        while_starting: Callable[[], None] = lambda: None,
         on_ready: Callable[[], None] = lambda: None,
         files: Mapping[int, bytes] = MappingProxyType({}),
     ) -> None:
@@ -118,11 +120,14 @@ class NamespacedCommand:
             )
             self._process = self._launched.process
         stack.callback(self.finish)
+        while_starting()
         leader = self._wait_until_ready(stack)
         self._launched.limits.add_process(leader)
         on_ready()
         assert self._init is not None
         lower_session_priority(self._init.pid)
+        for pid in (self._init.pid, self._process.pid):
+            self._launched.hold_namespace(pid)
         self.leader = leader
         self._socket.send(b"go\n")
 
@@ -271,5 +276,5 @@ def sandbox_error(reason: str) -> WapError:
         return start_error("cwd", errno.EACCES)
     return ProviderUnavailable(
         f"The sandbox could not be started: {reason.removeprefix('bwrap: ') or 'bubblewrap ended'}",
-        hint="Nothing was run. Run `wap doctor` to see what this machine lacks.",
+        hint=tell_user("Nothing was run. Run `wap doctor` to see what this machine lacks."),
     )

@@ -139,8 +139,9 @@ def follow(
             execution = _Execution(stack, start(stack), output_limit, on_chunk)
         except OSError as error:
             raise start_error("fork", error.errno or 0) from error
-        stack.enter_context((cancel or CancelToken()).on_request(execution.wake))
-        return execution.follow(timeout)
+        cancel = cancel or CancelToken()
+        stack.enter_context(cancel.on_request(execution.wake))
+        return execution.follow(timeout, cancel)
 
 
 def compute_pause(total: int, elapsed: float) -> float:
@@ -184,7 +185,7 @@ class _Execution:
         except BlockingIOError:
             pass  # the pipe is full: the loop has been woken many times already
 
-    def follow(self, timeout: float) -> CommandOutcome:
+    def follow(self, timeout: float, cancel: CancelToken) -> CommandOutcome:
         deadline = self._began + timeout  # first the command's, then the supervisor's
         resume = 0.0
         over = False
@@ -192,7 +193,7 @@ class _Execution:
             now = time.monotonic()
             if now >= deadline:
                 if self._stopped or self._ended:
-                    break  # the supervisor hangs
+                    break  # the supervisor hangs, or a revocation grants the command no more time
                 deadline = self._stop("timeout")
             if now >= self._process.due:
                 self._process.tick()
@@ -207,7 +208,7 @@ class _Execution:
                 elif key.data == "wake":
                     os.read(key.fd, 64)
                     if not (self._stopped or self._ended):
-                        deadline = self._stop("cancel")
+                        deadline = self._stop("cancel", cancel.grace)
                 else:
                     self._read(key.data)
                     now = time.monotonic()
@@ -216,11 +217,12 @@ class _Execution:
         self._drain()
         return self._outcome()
 
-    def _stop(self, reason: Literal["timeout", "cancel"]) -> float:
+    def _stop(self, reason: Literal["timeout", "cancel"], grace: float | None = None) -> float:
         """Request the end, and return when to stop waiting for it."""
         self._stopped = reason
         self._process.end()
-        return time.monotonic() + self._process.end_timeout
+        seconds = self._process.end_timeout
+        return time.monotonic() + (seconds if grace is None else min(seconds, grace))
 
     @property
     def _total(self) -> int:

@@ -224,10 +224,18 @@ class RunStore:
         rest = f"ORDER BY number DESC LIMIT {limit:d}"
         return self._runs(" AND ".join(where), tuple(values), rest, operations="NULL")
 
-    def with_status(self, status: RunStatus) -> list[Run]:
-        """Return the headers of the runs that have this status, oldest first."""
-        where = "workspace = ? AND status = ?"
-        return self._runs(where, (self._workspace, status.value), "ORDER BY number", operations="NULL")
+    def with_status(self, status: RunStatus, by: str | None = None) -> list[Run]:
+        """Return the headers of the runs that have this status, oldest first; with `by` only those of this sender."""
+        where, values = "workspace = ? AND status = ?", (self._workspace, status.value)
+        if by is not None:
+            where, values = f"{where} AND asker = ?", (*values, by)  # type: ignore[assignment]
+        return self._runs(where, values, "ORDER BY number", operations="NULL")
+
+    def list_waiting_senders(self) -> set[str]:
+        """Return the agent tokens whose runs wait for a person."""
+        query = "SELECT DISTINCT asker FROM runs WHERE workspace = ? AND status = 'awaiting_approval' AND asker != ''"
+        found = self._database.read(lambda connection: connection.execute(query, (self._workspace,)).fetchall())
+        return {row[0] for row in found}
 
     def count_pending_characters(self, by: str) -> int:
         """Return how many characters the operations of this sender's unfinished runs have."""
@@ -236,10 +244,11 @@ class RunStore:
         row = self._database.read(lambda connection: connection.execute(query, (self._workspace, by)).fetchone())
         return int(row[0] or 0)
 
-    def count_pending_runs(self, by: str) -> int:
-        """Return how many runs of this sender wait for a person."""
-        query = "SELECT COUNT(*) FROM runs WHERE workspace = ? AND status = 'awaiting_approval' AND asker = ?"
-        row = self._database.read(lambda connection: connection.execute(query, (self._workspace, by)).fetchone())
+    def count_pending_runs(self, by: str | None = None) -> int:
+        """Return how many runs wait for a person; with `by` only those of this sender."""
+        query = "SELECT COUNT(*) FROM runs WHERE workspace = ? AND status = 'awaiting_approval'"
+        query, values = (query, (self._workspace,)) if by is None else (f"{query} AND asker = ?", (self._workspace, by))
+        row = self._database.read(lambda connection: connection.execute(query, values).fetchone())
         return int(row[0])
 
     def events(self, run: str) -> list[bytes]:
@@ -253,14 +262,15 @@ class RunStore:
 
     def log_after(self, last: int, limit: int, *, run: str | None = None, by: str | None = None) -> list[LogEntry]:
         """Return the entries after `last` in the log of one run or of all runs; with `by` only those of this sender."""
+        values: list[str | int]
         if run is not None:
-            query, values = "FROM run_log l WHERE l.run = ? AND l.id > ?", (run, last)
+            query, values = "FROM run_log l WHERE l.run = ? AND l.id > ?", [run, last]
         else:
             # CROSS makes SQLite walk the log from where the reader is, instead of all runs.
-            query = "FROM run_log l CROSS JOIN runs r ON r.id = l.run WHERE l.id > ?2 AND r.workspace = ?1"
-            values = (self._workspace, last)
+            query = "FROM run_log l CROSS JOIN runs r ON r.id = l.run WHERE l.id > ? AND r.workspace = ?"
+            values = [last, self._workspace]
             if by is not None:
-                query, values = f"{query} AND r.asker = ?3", (*values, by)  # type: ignore[assignment]
+                query, values = f"{query} AND r.asker = ?", [*values, by]
         statement = f"SELECT l.id, l.run, l.kind, l.body {query} ORDER BY l.id LIMIT {limit:d}"
         found = self._database.read(lambda connection: rows.take_page(connection.execute(statement, values)))
         return [LogEntry(number, name, kind, json.loads(body)) for number, name, kind, body in found]

@@ -22,8 +22,8 @@ from wap_kernel.state.json_encoder import make_encoder
 
 HASH = "hash"
 COLUMNS = (
-    *("id", "operation_id", "phase", "at", "operation", "workspace", "user", "agent", "session", "token", "summary"),
-    *("outcome", "code", "error", "duration_ms", "dialect", "tool", "run", "step"),
+    *("id", "operation_id", "phase", "at", "operation", "workspace", "user", "agent", "session", "notebook", "token"),
+    *("summary", "outcome", "code", "error", "duration_ms", "dialect", "tool", "run", "step"),
 )
 """Columns of a record, in the order in which people read them."""
 CUT = "gc"
@@ -53,7 +53,7 @@ class ChainHead:
     def parse(cls, text: str) -> ChainHead:
         number, _, digest = text.partition(":")
         if not (number.isascii() and number.isdigit() and len(digest) == 64):
-            raise InvalidArgument(f"{text!r} is not the head of an audit.", hint="It looks like 1234:9f86d081...")
+            raise InvalidArgument(f"{text!r} is not the head of an audit.", hint="A head looks like 1234:9f86d081...")
         return cls(int(number), digest)
 
 

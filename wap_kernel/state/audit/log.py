@@ -34,7 +34,7 @@ from wap_kernel.state.json_encoder import make_encoder
 SHORTEST_SECRET = 8
 """Characters that a credential has at least."""
 
-Outcome = Literal["ok", "denied", "failed"]
+Outcome = Literal["ok", "asked", "denied", "failed"]
 _encode = make_encoder()
 
 
@@ -50,12 +50,15 @@ class UnparsedOperation:
         return {}
 
 
-def is_denial(error: WapError) -> bool:
-    return isinstance(error, (PermissionDenied, ApprovalRequired))
+def classify_failure(error: WapError) -> Outcome:
+    """Return the outcome of an operation that ended with this error."""
+    if isinstance(error, ApprovalRequired):
+        return "asked"
+    return "denied" if isinstance(error, PermissionDenied) else "failed"
 
 
 class AuditRecord:
-    """An operation that runs. It has an intent (unless it is denied) and an outcome, under one id."""
+    """An operation that runs. It has an intent (unless it is denied or asked about) and an outcome, under one id."""
 
     __slots__ = ("caller", "context", "is_over", "number", "operation", "started", "step")
 
@@ -139,7 +142,7 @@ class Audit:
     ) -> None:
         """Record a request that was not performed, and may not be a valid operation."""
         record = self.record(operation or UnparsedOperation(tool), caller, context)
-        self.outcome(record, "denied" if is_denial(error) else "failed", error)
+        self.outcome(record, classify_failure(error), error)
 
     def intent(self, record: AuditRecord) -> Callable[[], None]:
         """Enqueue the intent, and return a function that waits until it is written.
@@ -283,6 +286,7 @@ class Audit:
             "user": _escape_invalid(self._redact_name(caller.user)),
             "agent": _escape_invalid(self._redact_name(caller.agent)),
             "session": _escape_invalid(self._redact_name(caller.session)),
+            "notebook": _escape_invalid(self._redact_name(caller.notebook)),
             "token": caller.token,
             "dialect": context.dialect,
             "tool": _escape_invalid(self._redact_name(context.tool)),

@@ -12,7 +12,7 @@ from wap_kernel.model.errors import InvalidArgument
 
 UNFINISHED = "unfinished"
 """The outcome of an intent without one: the operation runs, or the process died."""
-OUTCOMES = ("ok", "denied", "failed", UNFINISHED)
+OUTCOMES = ("ok", "asked", "denied", "failed", UNFINISHED)
 
 _FROM_FIRST = {
     "id": "operation_id",
@@ -23,6 +23,7 @@ _FROM_FIRST = {
     "user": "user",
     "agent": "agent",
     "session": "session",
+    "notebook": "notebook",
     "token": "token",
     "runId": "run",
     "operationId": "step",
@@ -30,7 +31,8 @@ _FROM_FIRST = {
 """Columns of the operation's first row by the field of a record."""
 _FROM_LAST = {"outcome": "outcome", "code": "code", "error": "error", "durationMs": "duration_ms"}
 
-# A denied operation has no intent, and retention may have cut one: such an outcome is a record of its own.
+# An operation that was denied or asked about has no intent, and retention may have cut one: such an outcome is a record
+# of its own.
 _QUERY = """
 SELECT a.id AS number, COALESCE(o.summary, a.summary) AS summary, a.tool AS tool, {columns}
 FROM audit a LEFT JOIN audit o ON a.phase = 'intent' AND o.operation_id = a.operation_id AND o.phase = 'outcome'

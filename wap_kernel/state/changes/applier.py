@@ -25,7 +25,7 @@ from wap_kernel.state.changes.comparison import ComparedUnit, Comparison
 from wap_kernel.state.changes.effect_digest import digest_effect
 from wap_kernel.state.changes.folder_cache import FolderCache
 from wap_kernel.state.changes.history import ChangeHistory, RecoveredChanges
-from wap_kernel.state.changes.image_store import MAX_TOTAL_BYTES
+from wap_kernel.state.changes.image_store import select_unkept
 from wap_kernel.state.changes.staged_entries import StagedEntries
 from wap_kernel.state.changes.tree_manifest import take_image
 
@@ -135,19 +135,15 @@ class ChangeApplier:
         return is_folder
 
     def _find_unkept(self, compared: Sequence[ComparedUnit]) -> dict[str, list[str]]:
-        """Return the paths whose before-images exceed the limits of the store, by the paths of their units."""
-        store, total, found = self._history.store, 0, dict[str, list[str]]()
-        if store.is_near(self._history.root.fd):
+        """Return the files whose before-images exceed the limits of the store, by the paths of their units."""
+        if self._history.store.is_near(self._history.root.fd):
             return {}
-        for each in compared:
-            if each.conflicts or each.is_needless or each.unit.change.kind not in _DISPLACING or each.before == ABSENT:
-                continue
-            size = each.tree.size if each.tree is not None else each.before.size or 0
-            total += size
-            unstorable = store.find_unstorable(each.unit.path, each.before, each.tree)
-            if unstorable or (size and total > MAX_TOTAL_BYTES):
-                found[each.unit.path] = unstorable or [each.unit.path]
-        return found
+        displaced = {
+            each.unit.path: _list_sizes(each)
+            for each in compared
+            if not (each.conflicts or each.is_needless) and each.unit.change.kind in _DISPLACING
+        }
+        return {path: list(displaced[path]) for path in sorted(select_unkept(displaced))}
 
     # -- rows
 
@@ -187,7 +183,7 @@ class ChangeApplier:
             staged, after, tree = staging.stage(each.unit)
             if change.kind is ChangeKind.CHANGED:
                 tree = tree if tree is not None else each.tree
-                before = before if each.unit.path in lost else replace(before, stored=token)
+                before = before if each.unit.path in lost else before.with_stored(token)
             return LoggedChange(
                 run,
                 position,
@@ -198,7 +194,7 @@ class ChangeApplier:
                 displaced=each.tree,
             )
         if change.kind is ChangeKind.DELETED:
-            before = before if each.unit.path in lost else replace(before, stored=token)
+            before = before if each.unit.path in lost else before.with_stored(token)
             return LoggedChange(run, position, Change(change.path, change.kind, before), token, tree=each.tree)
         if change.kind is ChangeKind.MOVED:
             return LoggedChange(run, position, Change(change.path, change.kind, ABSENT, before, change.source), token)
@@ -234,6 +230,14 @@ class ChangeApplier:
 
 
 _DISPLACING = (ChangeKind.CHANGED, ChangeKind.DELETED)
+
+
+def _list_sizes(each: ComparedUnit) -> dict[str, int]:
+    """Return the sizes of the files that a unit displaces, by their paths."""
+    if each.tree is None:
+        return {each.unit.path: each.before.size or 0} if each.before.kind == "file" else {}
+    images = each.tree.images.items()
+    return {f"{each.unit.path}/{below}": image.size or 0 for below, image in images if image.kind == "file"}
 
 
 def _make_row(run: str, position: int, change: Change) -> LoggedChange:

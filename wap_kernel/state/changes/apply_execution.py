@@ -68,7 +68,7 @@ class ApplyExecution:
                 ) from error
             raise
         self._remove_copies()
-        self._history.log.end_apply(self._pending, self.done, self._not_done())
+        self._history.log.end_apply(self._pending, self._altered(), self._not_done())
         self._history.step("finished")
 
     def _make_all(self, folders: FolderCache, is_recovery: bool) -> None:
@@ -178,7 +178,7 @@ class ApplyExecution:
             sync_filesystem(self._history.root.fd)
         self._remove_copies()
         with suppress(WapError):
-            self._history.log.end_apply(self._pending, self.done, self._not_done())
+            self._history.log.end_apply(self._pending, self._altered(), self._not_done())
 
     def _find_made(self, row: LoggedChange, folders: FolderCache) -> LoggedChange | None:
         """Return a change that was made before a crash, or before the disk was full."""
@@ -193,14 +193,24 @@ class ApplyExecution:
         except (OSError, ChangeConflict):
             return None
 
+    def _altered(self) -> list[LoggedChange]:
+        """Return the changes that were made otherwise than they are logged."""
+        made = ((row, self._done[row.id]) for row in self._rows if row.id in self._done)
+        return [done for row, done in made if done.change != row.change]
+
     def _not_done(self) -> list[LoggedChange]:
         return [row for row in self._rows if row.id not in self._done]
 
     def _remove_copies(self) -> None:
         root = self._history.root
-        for name in list_staged_folders((row.staged for row in self._rows), root):
+        folders = list_staged_folders((row.staged for row in self._rows), root)
+        if folders:  # a recovery that does not find them has to know that it need not
+            with suppress(WapError):
+                self._history.log.finish(self.done, wait=True)
+        for name in folders:
             with suppress(OSError):
                 remove_entry(root.fd, name)
+                self._history.step("copies removed")
         for row in self._not_done():
             if row.staged is not None and row.staged.endswith(".new"):
                 with suppress(OSError):

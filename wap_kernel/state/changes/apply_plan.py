@@ -154,7 +154,7 @@ def _order(
 
 
 def _lift(moves: list[ApplyUnit], token: str) -> Iterator[ApplyUnit]:
-    """Yield moves into a folder of their own, the deepest first: folders may change places."""
+    """Yield moves of the sources into a temporary folder, deepest first, so that folders can swap paths."""
     folder = temporary_name(token)
     yield ApplyUnit(Change(folder, ChangeKind.CREATED, ABSENT, FileImage("folder", 0o700)), (), True, True)
     lifted = [
@@ -185,6 +185,8 @@ def _rank(unit: ApplyUnit) -> tuple[object, ...]:
 
 def find_repository(path: str) -> str | None:
     """Return the path of the `.git` that a path is or lies in; a worktree's or submodule's is its own."""
+    if GIT not in path:
+        return None
     names = path.split("/")
     return "/".join(names[: names.index(GIT) + 1]) if GIT in names else None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from secrets import token_hex
 
 from wap_kernel.model.changes import Change, ChangeKind, FileImage
@@ -45,10 +45,30 @@ class LoggedChange:
         return self.change.path
 
     def with_before(self, before: FileImage) -> LoggedChange:
-        return replace(self, change=replace(self.change, before=before))
+        old = self.change
+        return self._copy(Change(old.path, old.kind, before, old.after, old.source), self.id)
 
     def with_after(self, after: FileImage) -> LoggedChange:
-        return replace(self, change=replace(self.change, after=after))
+        old = self.change
+        return self._copy(Change(old.path, old.kind, old.before, after, old.source), self.id)
+
+    def with_id(self, number: int) -> LoggedChange:
+        return self._copy(self.change, number)
+
+    def _copy(self, change: Change, number: int) -> LoggedChange:
+        # By name: `dataclasses.replace` takes three times as long, and a command may change thousands of files.
+        return LoggedChange(
+            self.run,
+            self.position,
+            change,
+            self.token,
+            self.staged,
+            self.inverts,
+            self.is_done,
+            self.tree,
+            self.displaced,
+            number,
+        )
 
 
 @dataclass(frozen=True)
@@ -108,12 +128,15 @@ class ChangeLog:
         else:
             self._database.enqueue(update)
 
-    def end_apply(self, apply: PendingApply, done: Iterable[LoggedChange], dropped: Iterable[LoggedChange]) -> None:
-        """Store how the application of a command's changes ended."""
-        done, dropped = list(done), list(dropped)
+    def end_apply(self, apply: PendingApply, altered: Iterable[LoggedChange], dropped: Iterable[LoggedChange]) -> None:
+        """Store that the changes of a command are done, but not the `dropped` ones; `altered` ones are as given."""
+        altered, dropped = list(altered), list(dropped)
 
         def update(connection: sqlite3.Connection) -> None:
-            _finish(connection, done, dropped)
+            _finish(connection, altered, dropped)
+            connection.execute(
+                "UPDATE change_log SET is_done = 1 WHERE id BETWEEN ? AND ? AND NOT is_done", (apply.first, apply.last)
+            )
             connection.execute("DELETE FROM applies WHERE id = ?", (apply.id,))
 
         self._database.write(update)
@@ -209,7 +232,7 @@ def _insert(connection: sqlite3.Connection, rows: Sequence[LoggedChange]) -> lis
             if row.change.before.stored is not None
         ],
     )
-    return [replace(row, id=last - len(rows) + number + 1) for number, row in enumerate(rows)]
+    return [row.with_id(number) for number, row in enumerate(rows, last - len(rows) + 1)]
 
 
 def _finish(connection: sqlite3.Connection, done: Sequence[LoggedChange], dropped: Sequence[LoggedChange]) -> None:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from typing import Protocol
 
+from wap_kernel.files.contained.changer import make_stamp
 from wap_kernel.files.contained.component_walk import Location
 from wap_kernel.files.contained.copies import made_movable, remove_entry
 from wap_kernel.files.contained.renames import Exchange, rename_exclusive, temporary_name
@@ -22,6 +24,7 @@ from wap_kernel.state.changes.image_store import ImageStore
 from wap_kernel.state.changes.tree_manifest import TreeManifest, take_image
 
 Step = Callable[[str], None]
+_UNPREPARED = nullcontext()
 
 
 class Gate(Protocol):
@@ -62,7 +65,7 @@ class Displacer:
     def replace(self, row: LoggedChange, target: Location, staged: Location, is_strict: bool) -> LoggedChange:
         with self.gate.exclusive(row.path):
             try:
-                with made_movable(staged.fd, staged.name), made_movable(target.fd, target.name):
+                with _make_movable(staged, row.change.after), _make_movable(target, row.change.before):
                     self._exchange(staged.fd, staged.name, target.fd, target.name)
             except FileNotFoundError:
                 raise ChangeConflict([row.path]) from None
@@ -136,7 +139,7 @@ class Displacer:
         near = self._store.is_near(target.fd)
         displaced = self._store.at(row.token) if near else locate_temporary(row, target)
         try:
-            with made_movable(target.fd, target.name):
+            with _make_movable(target, row.change.before):
                 os.rename(target.name, displaced.name, src_dir_fd=target.fd, dst_dir_fd=displaced.fd)
         except OSError as error:
             if error.errno != errno.EXDEV or row.change.before.kind != "folder":
@@ -197,7 +200,7 @@ class Displacer:
             remove_entry(displaced.fd, displaced.name)
             return row.with_before(image)
         if (displaced.fd, displaced.name) != (self._store.fd, row.token):
-            now = self._store.take(displaced, row.token, row.run)
+            now = self._store.take(displaced, row.token, row.run, image)
             if (now.fd, now.name) == (displaced.fd, displaced.name):
                 if is_checked and not image.is_like(take_image(displaced.fd, displaced.name)):
                     self._store.remove(row.token)
@@ -205,7 +208,7 @@ class Displacer:
                 self._step("copied")
                 remove_entry(displaced.fd, displaced.name)
         self._step("stored")
-        return row.with_before(replace(image, stored=row.token))
+        return row.with_before(image.with_stored(row.token))
 
     def _find_foreign(self, row: LoggedChange, displaced: FileImage, at: Location, is_strict: bool) -> list[str]:
         """Return the paths that another program has changed in what was displaced."""
@@ -227,13 +230,17 @@ class Displacer:
         before = row.change.before
         if before.kind != "file" or before.stored is None:
             return False
-        now = take_image(self._store.fd, before.stored)
-        return (
-            now.kind == "file"
-            and now.stamp != before.stamp
-            and now.stamp is not None
-            and read_inode(now) == read_inode(before)
-        )
+        try:
+            now = os.stat(before.stored, dir_fd=self._store.fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        is_same_file = stat.S_ISREG(now.st_mode) and str(now.st_ino) == read_inode(before)
+        return is_same_file and make_stamp(now) != before.stamp
+
+
+def _make_movable(location: Location, expected: FileImage) -> AbstractContextManager[None]:
+    """Let the owner move a folder that is closed to him; other entries need no preparation."""
+    return made_movable(location.fd, location.name) if expected.kind == "folder" else _UNPREPARED
 
 
 def is_stamped(image: FileImage, other: FileImage) -> bool:

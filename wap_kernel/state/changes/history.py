@@ -12,12 +12,13 @@ from wap_kernel.files.contained.copies import remove_entry
 from wap_kernel.files.contained.renames import temporary_name
 from wap_kernel.files.contained.root import Root
 from wap_kernel.files.interface import Guard, Locks, NullGuard
-from wap_kernel.model.changes import Change, ChangeSet
+from wap_kernel.model.changes import ChangeKind, ChangeSet
 from wap_kernel.state.changes.change_log import ChangeLog, LoggedChange
 from wap_kernel.state.changes.displacer import ChangeConflict, Gate
-from wap_kernel.state.changes.image_store import MAX_FILE_BYTES, MAX_TOTAL_BYTES, ImageStore
+from wap_kernel.state.changes.image_store import ImageStore, select_unkept
 from wap_kernel.state.changes.maker import ChangeMaker
 from wap_kernel.state.changes.recorder import ChangeRecorder
+from wap_kernel.state.changes.tree_manifest import TreeManifest, take_image
 from wap_kernel.state.database import Database
 
 
@@ -74,21 +75,30 @@ class ChangeHistory:
             is_synced=is_synced,
         )
 
-    def open_files(self, guard: Guard, run: str, position: int) -> Root:
+    def open_files(self, guard: Guard, run: str, position: int, *, allows_loss: bool = False) -> Root:
         """Return the files of one operation, whose changes are recorded."""
-        return self.root.guarded_by(guard).recording(self.record(run, position))
+        return self.root.guarded_by(guard).recording(self.record(run, position, allows_loss=allows_loss))
 
     def find_unkept(self, changes: ChangeSet) -> list[str]:
-        """Return the paths whose before-images would exceed the limits; none where the store takes them by a rename."""
+        """Return the files whose before-images would exceed the limits; none where the store takes them by a rename."""
         if self.store.is_near(self.root.fd):
             return []
-        total, found = 0, []
-        for change in changes:
-            size = change.before.size or 0 if _displaces(change) else 0
-            total += size
-            if size > MAX_FILE_BYTES or (size and total > MAX_TOTAL_BYTES):
-                found.append(change.path)
-        return found
+        displaced = _group_displaced(changes)
+        return [path for unkept in sorted(select_unkept(displaced)) for path in displaced[unkept]]
+
+    def find_unkept_at(self, path: str) -> list[str]:
+        """Return the files at a path and below it whose before-images would exceed the limits, if it is displaced."""
+        if self.store.is_near(self.root.fd):
+            return []
+        try:
+            with self.root.locate(path) as location:
+                image, tree = take_image(location.fd, location.name), TreeManifest.take(location.fd, location.name)
+        except OSError:
+            return []
+        files = {f"{path}/{below}": each.size or 0 for below, each in tree.images.items() if each.kind == "file"}
+        if image.kind == "file":
+            files = {path: image.size or 0}
+        return list(files) if select_unkept({path: files}) else []
 
     def has_changes(self, run: str, position: int | None = None) -> bool:
         """Return whether anything of what a run, or its step at a position, changed is recorded."""
@@ -146,5 +156,19 @@ class ChangeHistory:
                 os.close(descriptor)
 
 
-def _displaces(change: Change) -> bool:
-    return change.before.kind == "file" and change.after.stamp != change.before.stamp
+def _group_displaced(changes: ChangeSet) -> dict[str, dict[str, int]]:
+    """Return the sizes of the files that are replaced or deleted, by the topmost folder that goes with them.
+
+    A ChangeSet has folders before what lies below them.
+    """
+    found: dict[str, dict[str, int]] = {}
+    folder: str | None = None
+    for change in changes:
+        if change.kind not in (ChangeKind.CHANGED, ChangeKind.DELETED):
+            continue
+        is_below = folder is not None and change.path.startswith(f"{folder}/")
+        if change.before.kind == "folder" and not is_below:
+            folder = change.path
+        elif change.before.kind == "file":
+            found.setdefault(folder if is_below and folder else change.path, {})[change.path] = change.before.size or 0
+    return found

@@ -9,22 +9,21 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 
 from wap_kernel.files.contained.component_walk import FOLDER_FLAGS, Location
 from wap_kernel.files.contained.copies import copy_entry, made_movable, remove_entry
 from wap_kernel.model.changes import FileImage
 from wap_kernel.model.errors import TooLarge
+from wap_kernel.model.hints import tell_user
+from wap_kernel.model.limits import MAX_COPIED_BYTES, MAX_COPIED_FILE_BYTES
 from wap_kernel.model.paths import render_path
 from wap_kernel.state.changes.tree_manifest import TreeManifest, take_image
 from wap_kernel.state.database import Database
 from wap_kernel.state.directory import make_unusable_error
 
 FOLDER = "images"
-MAX_FILE_BYTES = 16 * 1024 * 1024
-"""Size of the largest file that is copied from another filesystem."""
-MAX_TOTAL_BYTES = 512 * 1024 * 1024
-"""Bytes that are copied from another filesystem for one operation."""
 _SAME = (
     "WITH RECURSIVE same(stamp) AS (SELECT ? UNION SELECT y.stamp FROM same"
     " JOIN images x ON x.stamp = same.stamp JOIN images y ON y.name = x.name WHERE y.stamp IS NOT NULL)"
@@ -42,7 +41,7 @@ def make_not_storable(paths: Iterable[str]) -> NotStorable:
     names = sorted(map(render_path, paths))
     return NotStorable(
         f"Too large to be stored for undo: {', '.join(names[:10])}",
-        hint="Approve the loss, or put the state folder on the workspace's filesystem (WapExtension.state_dir).",
+        hint=tell_user("Put the state folder on the workspace's filesystem (WapExtension.state_dir)."),
         paths=names,
     )
 
@@ -83,12 +82,13 @@ class ImageStore:
         """Return the location of a stored entry; its descriptor is the store's own."""
         return Location(self.fd, name, name)
 
-    def take(self, displaced: Location, token: str, run: str) -> Location:
+    def take(self, displaced: Location, token: str, run: str, image: FileImage) -> Location:
         """Move a displaced entry into the store, or copy it there; return where the entry itself is now."""
         stored = self.at(token)
         if self.is_near(displaced.fd):
+            is_folder = image.kind == "folder"
             try:
-                with made_movable(displaced.fd, displaced.name):
+                with made_movable(displaced.fd, displaced.name) if is_folder else nullcontext():
                     os.rename(displaced.name, token, src_dir_fd=displaced.fd, dst_dir_fd=self.fd)
                 return stored
             except OSError as error:
@@ -177,14 +177,22 @@ class ImageStore:
                 pairs.append((f"{name}/{path}", str(original.stamp), str(copy.stamp)))
         self.equate(run, pairs)
 
-    # -- limits
 
-    def find_unstorable(self, path: str, image: FileImage, tree: TreeManifest | None) -> list[str]:
-        """Return the files that are too large to be copied, of an entry about to be displaced."""
-        if image.kind == "file":
-            return [path] if (image.size or 0) > MAX_FILE_BYTES else []
-        entries = {} if tree is None else tree.images
-        return [f"{path}/{below}" for below, entry in entries.items() if (entry.size or 0) > MAX_FILE_BYTES]
+def select_unkept(displaced: Mapping[str, Mapping[str, int]]) -> set[str]:
+    """Return the paths whose entries are not stored, of those that one operation displaces from another filesystem.
+
+    `displaced` has the sizes of the files of each entry. A folder is stored whole or not at all, so one file that is
+    too large is the loss of all that are deleted with its folder.
+    """
+    total, found = 0, set[str]()
+    for path in sorted(displaced):
+        sizes = displaced[path].values()
+        size = sum(sizes)
+        if size and (max(sizes) > MAX_COPIED_FILE_BYTES or total + size > MAX_COPIED_BYTES):
+            found.add(path)
+        else:
+            total += size
+    return found
 
 
 def read_mount(descriptor: int) -> str:

@@ -7,13 +7,15 @@ import os
 from dataclasses import replace
 
 from wap_kernel.files.contained.atomic_write import Journal, StagedFile, Step, check_writable
-from wap_kernel.files.contained.changer import append_to_file, make_conflict, read_shared_file
+from wap_kernel.files.contained.changer import append_to_file, make_conflict, overwrite_file, read_shared_file
 from wap_kernel.files.contained.component_walk import Location
 from wap_kernel.files.contained.handles import LocalFolder
 from wap_kernel.model.changes import ABSENT, Change, ChangeKind, FileImage
+from wap_kernel.model.errors import Conflict, WapError
+from wap_kernel.model.limits import MAX_COPIED_BYTES
 from wap_kernel.state.changes.change_log import ChangeLog, LoggedChange, make_token
 from wap_kernel.state.changes.displacer import ChangeConflict
-from wap_kernel.state.changes.image_store import MAX_TOTAL_BYTES, ImageStore, make_not_storable
+from wap_kernel.state.changes.image_store import ImageStore, make_not_storable, select_unkept
 from wap_kernel.state.changes.maker import ChangeMaker
 from wap_kernel.state.changes.tree_manifest import TreeManifest, make_image, take_image
 
@@ -90,6 +92,35 @@ class ChangeRecorder:
             row = self._begin(ChangeKind.CHANGED, location.path, before, after, token=staged.token)
             staged.forget()  # the log names it from now on
         self._make(row, location, staged=temporary, is_strict=is_strict)
+
+    def overwrite(self, location: Location, data: bytes, *, expected: str | None) -> os.stat_result:
+        old = check_writable(location)
+        if old is None or (expected is not None and make_image(old).stamp != expected):
+            raise make_conflict(location.path)
+        # The store gets a copy before the file is written to: the file itself stays where it is.
+        image, token = make_image(old), make_token()
+        if (image.size or 0) > MAX_COPIED_BYTES and not self._allows_loss:
+            raise make_not_storable([location.path])
+        before = self._storable(location, image, None, token)
+        after = FileImage("file", image.mode, len(data))
+        row = self._begin(ChangeKind.CHANGED, location.path, before, after, token=token)
+        try:
+            if before.stored is not None:
+                self.store.copy(location, token, self.run)
+                copied = str(take_image(self.store.fd, token).stamp)
+                self.store.equate(self.run, [(token, str(image.stamp), copied)])
+            self._step("copied")
+            new = overwrite_file(location, data, image.stamp, self.maker.gate.exclusive(location.path))
+        except Conflict:
+            self.log.finish([], [row])
+            self.store.remove(token)
+            raise
+        except Exception:
+            # A part may have been written; what was there before stays in the store, for a revert.
+            self.log.finish([row.with_after(take_image(location.fd, location.name))])
+            raise
+        self.log.finish([row.with_after(make_image(new))])
+        return new
 
     def append(self, location: Location, data: bytes) -> os.stat_result:
         shared = read_shared_file(location)
@@ -272,10 +303,21 @@ class ChangeRecorder:
             self.log.finish([conflict.done] if conflict.done else [], [] if conflict.done else [row], wait=True)
             raise
         except Exception:
-            self.log.finish([], [row])
+            # The sync may fail when the change is made: what is made can be undone only as long as the log has it.
+            made = self._find_made(row, target, staged or source or target, is_strict)
+            self.log.finish([made] if made else [], [] if made else [row])
             raise
         self.log.finish([done])
         return done
+
+    def _find_made(self, row: LoggedChange, target: Location, staged: Location, is_strict: bool) -> LoggedChange | None:
+        """Return a change that met an error if it was made all the same."""
+        try:
+            return self.maker.recover(row, target, staged=staged, is_strict=is_strict)
+        except ChangeConflict as conflict:
+            return conflict.done
+        except (OSError, WapError):
+            return None
 
     def _end_late_write(
         self, row: LoggedChange, target: Location, staged: Location | None, is_strict: bool
@@ -293,11 +335,13 @@ class ChangeRecorder:
         if self.store.is_near(target.fd):
             return replace(image, stored=token)
         size = tree.size if tree is not None else image.size or 0
-        unstorable = self.store.find_unstorable(target.path, image, tree)
-        if unstorable or self._copied + size > MAX_TOTAL_BYTES:
+        files = {target.path: size}
+        if tree is not None:
+            files = {f"{target.path}/{path}": each.size or 0 for path, each in tree.images.items()}
+        if select_unkept({target.path: files}) or self._copied + size > MAX_COPIED_BYTES:
             if self._allows_loss:
                 return image
-            raise make_not_storable(unstorable or [target.path])
+            raise make_not_storable(files)
         self._copied += size
         return replace(image, stored=token)
 

@@ -10,6 +10,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 
 from wap_kernel.files.contained.component_walk import FOLDER_FLAGS
 from wap_kernel.files.contained.copies import copy_entry, open_folder, remove_entry
@@ -19,7 +20,7 @@ from wap_kernel.model.changes import Change, FileImage
 from wap_kernel.state.changes.apply_plan import ApplyUnit
 from wap_kernel.state.changes.change_log import make_token
 from wap_kernel.state.changes.image_store import ImageStore, read_mount
-from wap_kernel.state.changes.tree_manifest import TreeManifest, take_image
+from wap_kernel.state.changes.tree_manifest import TreeManifest, make_image, take_image
 
 _MARK = ".overlay."
 
@@ -35,6 +36,8 @@ class StagedEntries:
         self.opened: dict[str, int] = {}
         """The modes of folders of the upper folder that were closed to their owner."""
         self._folder = os.open(upper, FOLDER_FLAGS)
+        self._parent: tuple[str, int] | None = None
+        """The folder of the entry that was staged last, and its descriptor."""
         try:
             found, top = os.fstat(self._folder), os.fstat(root.fd)
             self._is_near = found.st_dev == top.st_dev and read_mount(self._folder) == read_mount(root.fd)
@@ -43,6 +46,7 @@ class StagedEntries:
             raise
 
     def close(self) -> None:
+        self._close_parent()
         os.close(self._folder)
 
     @property
@@ -71,21 +75,21 @@ class StagedEntries:
         """Prepare the entry of a unit; return its absolute path, its image, and the manifest of a folder."""
         if unit.is_bare:
             return self._stage_bare(unit)
-        with self._open_parent(unit.path) as (folder, name):
-            _clean(folder, name, os.path.join(self._upper, unit.path))
-            for change in unit.covered:
-                self._clean_below(folder, name, unit.path, change)
-            self._set_modes(unit)
-            path = os.path.join(self._upper, unit.path)
-            if not self._is_near:
-                path = os.path.join(self._make_copies(), make_token())
-                copies = os.open(os.path.dirname(path), FOLDER_FLAGS)
-                try:
-                    copy_entry(folder, name, copies, os.path.basename(path))
-                    return self._describe(unit, path, copies, os.path.basename(path))
-                finally:
-                    os.close(copies)
-            return self._describe(unit, path, folder, name)
+        folder, name = self._locate(unit.path)
+        path = f"{self._upper}/{unit.path}"
+        image = _clean(folder, name, path)
+        for change in unit.covered:
+            self._clean_below(folder, name, unit.path, change)
+        self._set_modes(unit)
+        if self._is_near:
+            return (path, image, None) if image.kind == "file" else self._describe(unit, path, folder, name)
+        path = os.path.join(self._make_copies(), make_token())
+        copies = os.open(os.path.dirname(path), FOLDER_FLAGS)
+        try:
+            copy_entry(folder, name, copies, os.path.basename(path))
+            return self._describe(unit, path, copies, os.path.basename(path))
+        finally:
+            os.close(copies)
 
     def _describe(
         self, unit: ApplyUnit, path: str, folder: int, name: str
@@ -133,6 +137,20 @@ class StagedEntries:
         """Leave the copies to the log, which names them from now on."""
         if self._copies is not None:
             self._root.journal.forget(os.path.basename(self._copies))
+
+    def _locate(self, path: str) -> tuple[int, str]:
+        """Return the folder of an entry, open until another folder's entry is located, and the entry's name."""
+        parent, _, name = path.rpartition("/")
+        if self._parent is None or self._parent[0] != parent:
+            self._close_parent()
+            with self._open_parent(path) as (folder, _):
+                self._parent = parent, os.dup(folder)
+        return self._parent[1], name
+
+    def _close_parent(self) -> None:
+        if self._parent is not None:
+            os.close(self._parent[1])
+            self._parent = None
 
     @contextmanager
     def _open_parent(self, path: str) -> Iterator[tuple[int, str]]:
@@ -196,12 +214,13 @@ def _remove_below(folder: int, name: str, path: str) -> None:
         remove_entry(folder, last)
 
 
-def _clean(folder: int, name: str, path: str) -> None:
-    """Remove the attributes of the overlay and bits that new content has not earned."""
+def _clean(folder: int, name: str, path: str) -> FileImage:
+    """Remove the attributes of the overlay and bits that new content has not earned; return the image of a file."""
     found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-    unearned = stat.S_ISUID if stat.S_ISDIR(found.st_mode) else stat.S_ISUID | stat.S_ISGID
+    image = make_image(found)
+    unearned = stat.S_ISUID if image.kind == "folder" else stat.S_ISUID | stat.S_ISGID
     mode = stat.S_IMODE(found.st_mode)
-    is_link = stat.S_ISLNK(found.st_mode)
+    is_link = image.kind == "link"
     marks = _list_marks(path)
     if marks and not is_link and not mode & 0o200 and os.geteuid() != 0:
         os.chmod(name, mode | 0o600, dir_fd=folder)
@@ -209,6 +228,8 @@ def _clean(folder: int, name: str, path: str) -> None:
         os.removexattr(path, mark, follow_symlinks=False)
     if not is_link and (mode & unearned or (marks and not mode & 0o200)):
         os.chmod(name, mode & ~unearned, dir_fd=folder)
+        image = replace(image, mode=mode & ~unearned)
+    return image
 
 
 def _list_marks(path: str) -> list[str]:

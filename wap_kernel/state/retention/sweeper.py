@@ -160,9 +160,9 @@ class Sweeper:
         """Remove a run and its rows; return False if it has not ended or a revert of it runs."""
         with self._transaction():
             removed = self._connection.execute(
-                f"DELETE FROM runs WHERE id = ?1 AND status IN ({FINAL_STATUSES})"
-                f" AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.reverts = ?1 AND r.status NOT IN ({FINAL_STATUSES}))",
-                (run,),
+                f"DELETE FROM runs WHERE id = :run AND status IN ({FINAL_STATUSES})"
+                f" AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.reverts = :run AND r.status NOT IN ({FINAL_STATUSES}))",
+                {"run": run},
             ).rowcount
             for table in _OF_RUNS if removed else ():
                 self._connection.execute(f"DELETE FROM {table} WHERE run = ?", (run,))

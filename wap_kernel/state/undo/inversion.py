@@ -182,7 +182,7 @@ class Inverter:
         return True
 
     def _check(self, row: LoggedChange, target: Location, now: FileImage) -> TreeManifest | None:
-        """Raise ChangeConflict if others have changed what a change left; return the manifest of a folder."""
+        """Raise ChangeConflict if the path differs from what the change left; return the manifest of a folder."""
         tree = _take_tree(target, now)
         if self._force:
             return tree

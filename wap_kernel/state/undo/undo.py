@@ -8,6 +8,7 @@ from typing import Any
 from wap_kernel.files.interface import Guard, Locks
 from wap_kernel.model.caller import CallContext, Caller
 from wap_kernel.model.errors import InvalidArgument, PermissionDenied, WapError
+from wap_kernel.model.hints import tell_user
 from wap_kernel.model.operations import RevertRun
 from wap_kernel.model.paths import Access
 from wap_kernel.model.results import RevertResult
@@ -72,5 +73,5 @@ class Undo:
 
     def _require_reverter(self) -> RunReverter:
         if self._reverter is None:
-            raise InvalidArgument("Undo is switched off here.", hint="See WapExtension.undo.")
+            raise InvalidArgument("Undo is switched off here.", hint=tell_user("See WapExtension.undo."))
         return self._reverter

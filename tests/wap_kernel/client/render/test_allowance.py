@@ -7,8 +7,9 @@ import json
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from wap_kernel.client.render import MAX_BUNDLE_BYTES, MAX_ERROR_BYTES, MIN_BUNDLE_BYTES, Allowance, bundle, saved_bytes
+from wap_kernel.client.render import MAX_ERROR_BYTES, MIN_BUNDLE_BYTES, Allowance, bundle, saved_bytes
 from wap_kernel.client.results import FileText, Note
+from wap_kernel.model.limits import MAX_CELL_BYTES
 
 
 def _file(size: int) -> FileText:
@@ -20,7 +21,7 @@ def _file(size: int) -> FileText:
 def test_all_of_a_cell_is_within_it() -> None:
     allowance = Allowance()
     shown = [allowance.bundle(_file(60_000)) for _ in range(8)]
-    assert sum(len(json.dumps(one)) for one in shown) <= MAX_BUNDLE_BYTES - MAX_ERROR_BYTES
+    assert sum(len(json.dumps(one)) for one in shown) <= MAX_CELL_BYTES - MAX_ERROR_BYTES
     assert "a line of text" in shown[0]["text/html"]
     assert [one["text/plain"] for one in shown if "not shown" in one["text/plain"]] != []
     assert allowance.bundle(_file(10)) == {"text/plain": ""}
@@ -34,7 +35,7 @@ def test_what_is_small_is_cut_to_what_is_left() -> None:
         assert "a line of text" in one["text/html"]
 
 
-@given(st.integers(MIN_BUNDLE_BYTES, MAX_BUNDLE_BYTES), st.integers(0, 60_000))
+@given(st.integers(MIN_BUNDLE_BYTES, MAX_CELL_BYTES), st.integers(0, 60_000))
 @example(MIN_BUNDLE_BYTES, 211)  # as text it takes nearly all that is there for text
 @example(MIN_BUNDLE_BYTES, 340)
 def test_something_is_shown_of_a_file_in_any_room(largest: int, size: int) -> None:

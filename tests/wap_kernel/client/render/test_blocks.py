@@ -76,7 +76,7 @@ def test_room_is_shared_fairly(sizes: list[int], characters: int) -> None:
         (units.format_duration(1500), "1.5 s"),
         (units.format_duration(61_000), "1 min 1 s"),
         (units.format_duration(7_260_000), "2 h 1 min"),
-        (units.format_time("2024-01-15T10:30:00.123Z"), "2024-01-15 10:30:00"),
+        (units.format_time("2024-01-15T10:30:00.123Z"), "2024-01-15 10:30:00 UTC"),
         (units.format_time("2024-01-15T10:30:00Z", date=False), "10:30 UTC"),
         (units.format_time("soon"), "soon"),
         (units.escape_invisible("a\tb\nc"), "a\tb\nc"),

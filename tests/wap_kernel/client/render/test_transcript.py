@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.html_reader import is_shown
 from wap_kernel.client.render.transcript import JsonLines, Transcript, render_event, render_pending_approval
+from wap_kernel.client.render.writers.palette import Palette
 from wap_kernel.model.text import escape_invisible
 
 AT = {"timestamp": "2024-01-15T10:30:00Z"}
@@ -161,26 +162,47 @@ def test_json_is_one_object_a_line() -> None:
     assert all(text.count("\n") == 1 and text.endswith("\n") for text in written)
 
 
-def test_a_question_names_what_a_person_needs() -> None:
-    pending = {"approvalId": "apr_1", "operationId": "x", "command": "rm -rf d\x1b[2J", "diff": "-a\n+b\n"}
-    text = render_pending_approval({"runId": "run_1", "pendingApproval": pending}, " at http://localhost:8888/")
-    assert "POST wap/runs/run_1/decision" in text and "%wap approve run_1" in text
-    assert '{"approvalId": "apr_1", "decision": "approved"}' in text
-    assert "command: rm -rf d\\x1b[2J\n" in text
-    assert "diff: -a\n  | +b\n" in text
-    assert "at http://localhost:8888/" in text
+def test_an_approval_names_what_a_person_needs() -> None:
+    pending = {"approvalId": "apr_1", "operationId": "x", "command": "rm -rf d\x1b[2J", "reason": "It deletes."}
+    text = render_pending_approval({"runId": "run_1", "pendingApproval": pending}, "wap ", " --root /srv")
+    assert "$ rm -rf d\\x1b[2J\n" in text
+    assert "to allow it   wap approve run_1 --root /srv\n" in text
+    assert text.endswith("to refuse it  wap deny run_1 --root /srv")
 
 
-def test_a_question_shows_the_effect() -> None:
+def test_an_approval_shows_the_effect() -> None:
     changes = [
         {"path": "d", "change": "deleted", "kind": "folder"},
         {"path": "a", "change": "changed", "diff": "-x\n+y\n"},
     ]
     effect = {"exitCode": 0, "stdout": "done\n", "stderr": "hm\n", "changes": changes, "counts": {}}
     pending = {"approvalId": "apr_1", "command": "make", "boundTo": ["a", "b"], "effect": effect}
-    text = render_pending_approval({"runId": "run_1", "pendingApproval": pending}, "")
-    assert "  boundTo: a, b\n" in text
-    assert (
-        "  effect: deletes 1 folder, changes 1 file (exit 0; nothing is applied yet)\n    deleted: folder d\n" in text
-    )
-    assert "  | -x\n  | +y\n  | done\n  ! hm\n" in text
+    text = render_pending_approval({"runId": "run_1", "pendingApproval": pending}, "wap ")
+    assert "It deletes 1 folder, changes 1 file. " in text
+    for line in ("deletes folder d", "| -x", "| +y", "| done", "! hm", "bound to      a, b"):
+        assert f"{line}\n" in text
+
+
+def test_colours_follow_the_outcome_and_leave_the_text_as_it_is() -> None:
+    palette = Palette(is_on=True)
+    event = {
+        **AT,
+        "type": "createFile",
+        "path": "a\x1b[2J",
+        "success": True,
+        "simulated": True,
+        "diff": "@@ -1 +1 @@\n-a\n+b\n",
+    }
+    written: list[str] = []
+    transcript = Transcript(written.append, palette)
+    transcript.show("event", event)
+    transcript.show("event", {**AT, "type": "shell", "command": "c", "success": False})
+    transcript.end({"runId": "run_1", "status": "completed"}, "")
+    text = "".join(written)
+    assert "\x1b[32mwould  \x1b[0m createFile a\\x1b[2J\n" in text
+    assert "  | \x1b[36m@@ -1 +1 @@\x1b[0m\n  | \x1b[31m-a\x1b[0m\n  | \x1b[32m+b\x1b[0m\n" in text
+    assert "\x1b[31mfailed \x1b[0m shell c\n" in text
+    assert text.endswith("run_1: \x1b[32mcompleted\x1b[0m\n")
+    uncoloured: list[str] = []
+    Transcript(uncoloured.append).show("event", event)
+    assert "\x1b" not in "".join(uncoloured)

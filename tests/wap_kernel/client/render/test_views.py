@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import html
+import time
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
 
 from tests.support.html_reader import check
 from tests.support.recorded_answers import Recorded
-from wap_kernel.client.render import VIEWS, bundle, text
+from wap_kernel.client.render import VIEWS, bundle, text, units
+from wap_kernel.client.render.writers.palette import Palette
 from wap_kernel.client.results import FileText, Listing, Overview, PolicyReport, RunList, RunResult, VerdictList
 from wap_kernel.dialects.agent_spaces.operations import parse_message
 from wap_kernel.policy.effective import EffectivePolicy
@@ -488,7 +491,7 @@ def test_an_overview_says_what_was_tried_and_what_goes_on() -> None:
 
 def test_lists_are_tables(recorded: Recorded) -> None:
     plain, rich = said(recorded, "runs")
-    assert plain.split("\n")[1].split() == "run status operations started (UTC) took by".split()
+    assert plain.split("\n")[1].split() == "run status operations started took by".split()
     assert "? awaiting approval" in plain and "? awaiting approval" in rich
     plain, rich = said(recorded, "audit")
     assert "edit app.py" in plain and "copilot, for ada" in plain and "⊘ denied" in rich
@@ -548,3 +551,74 @@ def test_verdicts_say_what_they_are_about(recorded: Recorded) -> None:
 def test_a_problem_says_the_next_step(recorded: Recorded) -> None:
     plain, _ = said(recorded, "problem")
     assert plain.split("\n")[:2] == ["not done · line 7 · FILE_NOT_FOUND", "  No such file or folder: nope.py"]
+
+
+def _write(path: str, **fields: Any) -> dict[str, Any]:
+    event = {"type": "createFile", "operationId": "op-1", "path": path, "success": True, "bytesWritten": 6, **fields}
+    return {"runId": "run_1", "status": "completed", "events": [event]}
+
+
+def test_a_file_that_was_there_is_replaced_and_not_created() -> None:
+    diff = "--- a/a.txt\n+++ b/a.txt\n@@ -1,4 +1 @@\n-1\n-2\n-3\n-4\n+one\n"
+    changes = {"a.txt": {"path": "a.txt", "change": "modified", "diff": diff}}
+    plain = text(RunResult(_write("./a.txt"), changes=changes))
+    assert "done    write ./a.txt (replaced, +1 −4, 6 bytes)\n" in plain  # noqa: RUF001
+    assert "| -4\n" in plain and "| +one\n" in plain
+    created = {"a.txt": {"path": "a.txt", "change": "created", "diff": "@@ -0,0 +1 @@\n+one\n"}}
+    assert "done    create a.txt (6 bytes)" in text(RunResult(_write("a.txt"), changes=created))
+    assert "| +one" not in text(RunResult(_write("a.txt"), changes=created)), "the person has just written it"
+    assert "done    write a.txt (the same content, 6 bytes)" in text(RunResult(_write("a.txt"), changes={}))
+    assert "done    create a.txt (6 bytes)" in text(RunResult(_write("a.txt"))), "nothing is known"
+    assert "would   write a.txt (replaced, +1 −4, 6 bytes)" in text(  # noqa: RUF001
+        RunResult(_write("a.txt", diff=diff, simulated=True))
+    )
+
+
+def test_an_approval_to_overwrite_says_replace() -> None:
+    pending = {"approvalId": "apr_1", "operation": {"type": "createFile", "path": "a"}, "diff": "@@ -1 +1 @@\n-a\n+b\n"}
+    waiting = {"runId": "run_1", "status": "awaiting_approval", "events": [], "pendingApproval": pending}
+    assert "Wants to replace a\n" in text(RunResult(waiting))
+    new = {**waiting, "pendingApproval": {**pending, "diff": "@@ -0,0 +1 @@\n+b\n"}}
+    assert "Wants to create a\n" in text(RunResult(new))
+
+
+def test_a_diff_of_a_command_has_the_colours_of_a_diff() -> None:
+    diff = "diff --git a/a b/a\nindex 1..2\n--- a/a\n+++ b/a\n@@ -1 +1 @@\n-old\n+new\n"
+    event = {"type": "shell", "operationId": "op-1", "command": "git diff", "success": True, "stdout": diff}
+    run = RunResult({"runId": "run_1", "status": "completed", "events": [event]})
+    rich, painted = bundle(run)["text/html"], text(run, palette=Palette(is_on=True))
+    assert "rgba(46, 160, 67, 0.16)" in rich and "rgba(248, 81, 73, 0.16)" in rich
+    assert "\x1b[31m-old\x1b[0m" in painted and "\x1b[32m+new\x1b[0m" in painted
+    assert "\x1b[32m+++ b/a" not in painted, "a name is no added line"
+    listed = RunResult({**run.data, "events": [{**event, "command": "ls", "stdout": "+a\n-b\n"}]})
+    assert "rgba(46, 160, 67, 0.16)" not in bundle(listed)["text/html"], "signs alone make no diff"
+
+
+def test_the_closest_region_is_shown_when_an_edit_fails() -> None:
+    closest = {"startLine": 3, "endLine": 3, "text": "x = 11", "similarity": 0.9}
+    event = {
+        "type": "editFile",
+        "operationId": "op-1",
+        "path": "a.py",
+        "success": False,
+        "error": "No.",
+        "closest": closest,
+    }
+    plain = text(RunResult({"runId": "run_1", "status": "completed", "events": [event]}))
+    assert "The closest is at line 3, 90% alike:\n" in plain and "3 | x = 11" in plain
+
+
+def test_times_are_local_and_name_their_zone_and_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        now = datetime(2024, 1, 15, 10, 30, tzinfo=timezone.utc)
+        assert units.format_time("2024-01-15T10:30:00Z") == "2024-01-15 11:30:00 CET"
+        assert units.format_deadline("2024-01-15T10:44:30Z", now) == "11:44 CET, 14 min left"
+        assert units.format_deadline("2024-01-15T10:30:40Z", now) == "11:30 CET, 40 seconds left"
+        assert units.format_deadline("2024-01-15T12:35:00Z", now) == "13:35 CET, 2 h 5 min left"
+        assert units.format_deadline("2024-01-15T10:29:00Z", now) == "11:29 CET, over"
+        assert units.format_deadline("soon", now) == "soon"
+    finally:
+        monkeypatch.undo()
+        time.tzset()

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from tests.support.agent_spaces_examples import EVENTS
 from wap_kernel import parse_event, validate_event
 from wap_kernel.dialects.agent_spaces.event_models import TYPES
-from wap_kernel.dialects.agent_spaces.event_writer import MAX_MESSAGE_CHARACTERS, AgentSpacesEventWriter
+from wap_kernel.dialects.agent_spaces.event_writer import AgentSpacesEventWriter
 from wap_kernel.model import errors
 from wap_kernel.model.edits import ReplaceText
 from wap_kernel.model.git.operations import GitChange, GitRead, GitTransfer
 from wap_kernel.model.git.results import GitFailure, GitFailureReason, GitResult
+from wap_kernel.model.limits import AGENT_SPACES_MAX_EVENT_MESSAGE_CHARACTERS
 from wap_kernel.model.operations import (
     ApplyChanges,
     CopyFile,
@@ -339,7 +340,7 @@ def test_no_message_tells_a_credential_that_is_known() -> None:
 def test_a_message_is_told_as_it_was_said_but_not_at_any_length() -> None:
     assert WRITTEN["message"]["content"] == "Processing data..." and "truncated" not in WRITTEN["message"]
     long = events.write_result("x", Message(content="é" * 5_000), Result())
-    assert (long["content"], long["truncated"]) == ("é" * MAX_MESSAGE_CHARACTERS, True)
+    assert (long["content"], long["truncated"]) == ("é" * AGENT_SPACES_MAX_EVENT_MESSAGE_CHARACTERS, True)
     assert validate_event(long).success
     secret = events.write_result("x", Message(content="with https://ada:hunter2@example.org/x"), Result())
     assert "hunter2" not in secret["content"]

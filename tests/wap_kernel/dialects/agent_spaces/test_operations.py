@@ -61,7 +61,7 @@ def test_the_message_of_the_specification() -> None:
     assert parsed.steps() == [
         Step("op-1", "message", Message(content="Starting...")),
         Step("op-2", "createFile", WriteFile(path="app.ts", content=b"...", mode="create", create_directories=True)),
-        Step("op-3", "shell", RunCommand(command="bun run app.ts", cwd=".", timeout_ms=30_000)),
+        Step("op-3", "shell", RunCommand(command="bun run app.ts", timeout_ms=30_000, is_timeout_default=True)),
     ]
 
 
@@ -127,7 +127,9 @@ def test_base64_brings_any_bytes() -> None:
 
 def test_paths_reach_the_engine_in_its_own_form() -> None:
     assert parse_operation({**READ, "path": "./a//b/"}).engine() == ReadFile(path="a/b")
-    assert parse_operation({**SHELL, "cwd": "./"}).engine() == RunCommand(command="ls", cwd=".", timeout_ms=30_000)
+    assert parse_operation({**SHELL, "cwd": "./"}).engine() == RunCommand(
+        command="ls", timeout_ms=30_000, is_timeout_default=True
+    )
 
 
 AT_THE_LIMIT: dict[str, dict[str, Any]] = {
@@ -179,7 +181,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
         "shell.command",
         "at most 4096 characters",
     ),
-    "short timeout": ({**SHELL, "timeout": MIN_TIMEOUT_MS - 1}, "shell.timeout", "greater than or equal to 1000"),
+    "short timeout": ({**SHELL, "timeout": MIN_TIMEOUT_MS - 1}, "shell.timeout", "greater than or equal to 1"),
     "long timeout": ({**SHELL, "timeout": MAX_TIMEOUT_MS + 1}, "shell.timeout", "less than or equal to 3600000"),
     "half a millisecond": ({**SHELL, "timeout": 1000.5}, "shell.timeout", "valid integer"),
     "true is no number": ({**SHELL, "timeout": True}, "shell.timeout", "valid integer"),

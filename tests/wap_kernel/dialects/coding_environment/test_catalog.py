@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import io
+import json
 import os
+import random
+import sys
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from tests.support.coding_environment import Coding, play
+from wap_kernel.dialects.coding_environment.tools import CodingTool
+from wap_kernel.model.limits import CODING_MAX_IMAGE_BYTES, CODING_MAX_TEXT_BYTES
 
 CATALOG_EXAMPLES: dict[str, dict[str, Any]] = {
     "readFile": {"workspaceRoot": ".", "path": "README.md"},
@@ -367,5 +376,129 @@ def test_names_that_are_not_utf8_are_shown_escaped(coding: Coding) -> None:
         listing = await coding.call("listFiles", {"options": {"recursive": True}})
         assert [entry["path"] for entry in listing["entries"]] == ["f\\xff", "f\\xff/a.txt"]
         assert (await coding.call("searchFiles", {"query": "needle"}))["results"][0]["path"] == "f\\xff/a.txt"
+
+    play(coding, scenario)
+
+
+def test_listings_and_searches_come_in_pages(coding: Coding) -> None:
+    for number in range(5):
+        (coding.root / f"{number}.txt").write_text("word\n")
+
+    async def collect(tool: str, items: str, build: Callable[[str | None], dict[str, Any]]) -> list[str]:
+        found: list[str] = []
+        cursor: str | None = None
+        while True:
+            page = await coding.call(tool, build(cursor))
+            assert len(page[items]) <= 2
+            found += [item["path"] for item in page[items]]
+            if (cursor := page.get("nextCursor")) is None:
+                return found
+            assert page["truncated"] and page["total"] == 5
+
+    def options(limit: str, cursor: str | None) -> dict[str, Any]:
+        return {limit: 2, **({} if cursor is None else {"cursor": cursor})}
+
+    async def scenario(coding: Coding) -> None:
+        names = [f"{number}.txt" for number in range(5)]
+        listed = await collect("listFiles", "entries", lambda cursor: {"options": options("maxEntries", cursor)})
+        searched = await collect(
+            "searchFiles", "results", lambda cursor: {"query": "word", "options": options("maxResults", cursor)}
+        )
+        globbed = await collect("globFiles", "files", lambda cursor: {"pattern": "*", **options("maxResults", cursor)})
+        assert listed == searched == names
+        assert sorted(globbed) == names
+
+    play(coding, scenario)
+
+
+def test_a_long_file_is_read_in_parts(coding: Coding) -> None:
+    text = "".join(f"line {number}\n" for number in range(1, 60_001))
+    (coding.root / "long.txt").write_text(text)
+
+    async def scenario(coding: Coding) -> None:
+        whole = await coding.call("readFile", {"path": "long.txt"})
+        assert whole["truncated"] and whole["totalLines"] == 60_000 and whole["startLine"] == 1
+        assert len(whole["content"]) <= CODING_MAX_TEXT_BYTES
+        assert f"startLine {whole['endLine'] + 1}" in whole["note"]
+        rest = await coding.call("readFile", {"path": "long.txt", "startLine": whole["endLine"] + 1, "endLine": 30_000})
+        assert whole["content"] + rest["content"] == "".join(text.splitlines(True)[:30_000])
+        assert "truncated" not in rest and rest["hash"] == whole["hash"]
+
+    play(coding, scenario)
+
+
+def test_large_arguments_do_not_block_the_event_loop(coding: Coding, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[bool] = []
+    parse = CodingTool.parse
+
+    def note(tool: CodingTool[Any], body: bytes) -> Any:
+        threads.append(threading.current_thread() is threading.main_thread())
+        return parse(tool, body)
+
+    monkeypatch.setattr(CodingTool, "parse", note)
+
+    async def scenario(coding: Coding) -> None:
+        for arguments in ({"query": "x" * 100_000}, {"query": "x", "options": {"globs": ["y" * 100_000]}}):
+            await coding.refuse("searchFiles", arguments)
+        await coding.call("searchFiles", {"query": "x"})
+
+    play(coding, scenario)
+    assert threads == [False, False, True]
+
+
+def test_a_long_line_that_was_cut_is_named(coding: Coding) -> None:
+    """The rest of it is not among the lines that follow."""
+    (coding.root / "long.txt").write_text(("x" * 300_000 + "\n") * 3)
+
+    async def scenario(coding: Coding) -> None:
+        for line, then in ((1, " Read on with startLine 2."), (3, "")):
+            read = await coding.call("readFile", {"path": "long.txt", "startLine": line})
+            assert (read["truncated"], read["endLine"], len(read["content"])) == (True, line, CODING_MAX_TEXT_BYTES)
+            cut = f"Line {line} was truncated after {CODING_MAX_TEXT_BYTES} bytes; a command can read the rest of it."
+            assert read["note"] == cut + then
+
+    play(coding, scenario)
+
+
+def _png(width: int, height: int, *, is_noise: bool = False) -> bytes:
+    target = io.BytesIO()
+    data = random.Random(0).randbytes(3 * width * height) if is_noise else bytes(3 * width * height)
+    Image.frombytes("RGB", (width, height), data).save(target, "PNG", compress_level=1)
+    return target.getvalue()
+
+
+def test_an_image_is_shown_as_one(coding: Coding) -> None:
+    (coding.root / "small.png").write_bytes(_png(8, 4))
+    (coding.root / "large.png").write_bytes(_png(3000, 1000))
+    (coding.root / "noise.png").write_bytes(_png(1200, 800, is_noise=True))
+    (coding.root / "wrong.png").write_bytes(b"\0no image")
+
+    async def scenario(coding: Coding) -> None:
+        for name, size in (("small", (8, 4)), ("large", (1568, 522))):
+            outcome = await coding.outcome("readFile", {"path": f"{name}.png"})
+            _, image = json.loads(outcome.result)["content"]
+            assert (image["type"], image["mimeType"]) == ("image", "image/png")
+            shown = Image.open(io.BytesIO(base64.b64decode(image["data"])))
+            assert all(abs(one - other) <= 1 for one, other in zip(shown.size, size, strict=True))
+            assert outcome.structured["content"] == "" and outcome.structured["mimeType"] == "image/png"
+        noise = json.loads((await coding.outcome("readFile", {"path": "noise.png"})).result)["content"][1]
+        assert noise["type"] == "image" and len(base64.b64decode(noise["data"])) <= CODING_MAX_IMAGE_BYTES
+        wrong = await coding.call("readFile", {"path": "wrong.png"})
+        assert wrong["isBinary"] and base64.b64decode(wrong["content"]) == b"\0no image"
+
+    play(coding, scenario)
+
+
+def test_an_image_that_is_too_large_is_left_out_with_the_reason(
+    coding: Coding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (coding.root / "large.png").write_bytes(_png(3000, 1000))
+    monkeypatch.setitem(sys.modules, "PIL", None)  # as where Pillow is not installed
+
+    async def scenario(coding: Coding) -> None:
+        outcome = await coding.outcome("readFile", {"path": "large.png"})
+        _, link = json.loads(outcome.result)["content"]
+        assert (link["type"], link["uri"]) == ("resource_link", (coding.root / "large.png").as_uri())
+        assert "3000 x 1000" in outcome.structured["note"] and "Pillow" in outcome.structured["note"]
 
     play(coding, scenario)

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from tests.support.coding_environment import Coding
 from wap_kernel.dialects import json_schema
-from wap_kernel.dialects.coding_environment.rpc_errors import RpcError
-from wap_kernel.dialects.coding_environment.tools import CATALOG, TOOLS
+from wap_kernel.dialects.coding_environment.tools import CATALOG, PROFILES, TOOLS, get_profile
+from wap_kernel.dialects.mcp import tool_definitions
 from wap_kernel.model.operations import Effect
 
 
@@ -57,10 +57,30 @@ def _is_described(field: dict[str, Any]) -> bool:
     return "description" in field or "properties" in field
 
 
+def test_the_definitions_of_all_tools_are_short() -> None:
+    listed = tool_definitions.encode_list(tuple(TOOLS), False)
+    assert len(listed) <= 12_000
+    assert b"outputSchema" not in listed and b"outputSchema" in tool_definitions.encode_list(tuple(TOOLS), True)
+    for tool in json.loads(listed)["tools"]:
+        jsonschema.Draft202012Validator.check_schema(tool["inputSchema"])
+        example = json.loads(tool["description"].partition("Example: ")[2])
+        jsonschema.validate(example, tool["inputSchema"])
+        full = json_schema.build_schema(TOOLS[tool["name"]].parameters, "validation")
+        assert tool["inputSchema"].get("required") == full.get("required")
+        assert set(tool["inputSchema"].get("properties", {})) <= set(full["properties"])
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_profile_names_tools_that_there_are(profile: str) -> None:
+    names = get_profile(profile)
+    assert names is not None and names <= set(TOOLS) and "readFile" in names
+    if profile == "read":
+        assert {TOOLS[name].effect for name in names} == {Effect.READ}
+
+
 def test_the_catalog_comes_first_and_hints_are_true() -> None:
     assert CATALOG == ("readFile", "writeFile", "listFiles", "searchFiles", "runCommand") == tuple(TOOLS)[:5]
     for tool in TOOLS.values():
-        assert tool.in_catalog is (tool.name in CATALOG)
         assert not (tool.effect is Effect.READ and tool.destructive)
         assert tool.effect is not Effect.READ or tool.idempotent
 
@@ -116,18 +136,13 @@ def test_whatever_is_sent_the_answer_or_the_error_is_as_described(tmp_path: Path
 
     async def send(name: str, arguments: dict[str, Any]) -> None:
         (root / "a.txt").write_text("x\nab\n") if not (root / "a.txt").is_dir() else None
-        try:
-            outcome = await coding.outcome(name, arguments)
-        except RpcError as error:
-            assert name in CATALOG and error.data["code"] != "INTERNAL_ERROR", error.message
-            json.dumps(error.data, ensure_ascii=False).encode("utf-8")
-            return
+        outcome = await coding.outcome(name, arguments)
         outcome.text.encode("utf-8")
-        if outcome.structured is None:
-            assert name not in CATALOG and json.loads(outcome.text)["code"] != "INTERNAL_ERROR"
-        else:
+        assert json.loads(outcome.text) == outcome.structured == json.loads(outcome.result)["structuredContent"]
+        if outcome.error is None:
             jsonschema.validate(outcome.structured, json_schema.build_schema(TOOLS[name].response, "serialization"))
-            assert json.loads(outcome.text) == outcome.structured
+        else:
+            assert outcome.error.data["code"] != "INTERNAL_ERROR", outcome.text
 
     @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
     @given(name=st.sampled_from(_TRIED), arguments=_ARGUMENTS)

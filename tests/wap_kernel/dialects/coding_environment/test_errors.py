@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -39,7 +40,7 @@ INVALID: list[tuple[str, dict[str, Any], str]] = [
     ("readFile", {"path": ""}, "path"),
     ("readFile", {"path": 3}, "path"),
     ("readFile", {"path": "a\0b"}, ""),
-    ("readFile", {"path": "a", "startLine": 1}, "startLine"),
+    ("readFile", {"path": "a", "startLine": 0}, "startLine"),
     ("readFile", {"path": "a", "workspaceRoot": ""}, "workspaceRoot"),
     ("writeFile", {"path": "a", "contents": None}, "contents"),
     ("writeFile", {"path": "a/", "contents": ""}, ""),
@@ -273,7 +274,7 @@ def test_too_large(coding: Coding) -> None:
     async def scenario(coding: Coding) -> None:
         error = await coding.refuse("readFile", {"path": "big"})
         assert (error.code, error.data["code"]) == (-32003, "SIZE_LIMIT_EXCEEDED")
-        assert "startLine" not in error.message and "runCommand" in error.data["hint"]
+        assert "startLine" in error.data["hint"]
         assert (await coding.call("readFile", {"path": "small"}))["size"] == CODING_MAX_READ_BYTES
         await coding.call("writeFile", {"path": "new", "contents": "x" * CODING_MAX_EDIT_BYTES})
         error = await coding.refuse("writeFile", {"path": "newer", "contents": "ü" * (CODING_MAX_EDIT_BYTES // 2 + 1)})
@@ -311,7 +312,8 @@ def test_a_tool_that_the_agents_token_does_not_open(coding: Coding) -> None:
         assert (await coding.fail("deleteFile", {"path": "a"}, caller=agent))["code"] == "PERMISSION_DENIED"
         await coding.call("listFiles", {}, caller=agent)
         names = [tool.name for tool in coding_tools.list_tools(agent)]
-        assert names == ["readFile", "listFiles", "globFiles", "readNotebook", "runOperations", "getRun"]
+        batch = ["runOperations", "getRun", "getOutput", "cancelRun"]
+        assert names == ["readFile", "listFiles", "globFiles", "readNotebook", *batch]
         assert [tool.name for tool in coding_tools.list_tools(agent, {"readFile", "writeFile"})] == ["readFile"]
         assert [tool.name for tool in coding_tools.list_tools(Caller())] == list(TOOLS)
 
@@ -334,11 +336,11 @@ def test_a_bug_says_nothing_of_the_host(coding: Coding, monkeypatch: pytest.Monk
     monkeypatch.setattr("wap_kernel.dialects.coding_environment.workspace_root.parse_root", broken)
 
     async def scenario(coding: Coding) -> None:
-        with pytest.raises(rpc_errors.RpcError) as caught:
-            await coding.outcome("readFile", {"path": "a"})
-        assert caught.value.code == -32603
-        assert "secret" not in caught.value.message + json.dumps(caught.value.data)
-        assert "secret" not in json.dumps(await coding.fail("deleteFile", {"path": "a"}))
+        for tool in ("readFile", "deleteFile"):
+            outcome = await coding.outcome(tool, {"path": "a"})
+            assert outcome.error is not None
+            assert (outcome.error.code, outcome.error.data["code"]) == (-32603, "INTERNAL_ERROR")
+            assert "secret" not in outcome.text
 
     play(coding, scenario)
 
@@ -366,7 +368,7 @@ def test_what_is_refused_is_recorded_once(coding: Coding) -> None:
         await coding.refuse("runCommand", {"command": "rm", "args": ["-rf", "/"]})
 
     play(coding, scenario, policy=merge_policy(presets.load_preset("permissive"), {}))
-    with sqlite3.connect(coding.state / "state.db") as database:
+    with closing(sqlite3.connect(coding.state / "state.db")) as database:
         columns = "operation, user, agent, outcome, code"
         rows = database.execute(f"SELECT {columns} FROM audit WHERE outcome != 'intent' ORDER BY rowid").fetchall()
     assert rows == [

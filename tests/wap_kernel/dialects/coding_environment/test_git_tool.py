@@ -45,7 +45,7 @@ REQUESTS: list[dict[str, Any]] = [
     {"action": "diff", "files": ["app", "a.py"]},
     {"action": "log", "files": ["app"], "ref": "a..b", "limit": 1, "skip": 2},
     {"action": "show", "ref": "HEAD:a.py"},
-    {"action": "commit", "message": "m", "files": ["."], "workdir": "app"},
+    {"action": "commit", "message": "m", "files": ["."], "workdir": "app", "author": "Ada <ada@example.org>"},
     {"action": "checkout", "branch": "work"},
     {"action": "branch"},
     {"action": "branch", "branch": "side", "ref": "HEAD~1"},
@@ -203,7 +203,7 @@ def test_what_somebody_staged_outside_of_workspace_root_is_not_committed(reposit
     plain(repository.root, "commit", "--quiet", "--message", "second")
 
     async def scenario(coding: Coding) -> None:
-        commit = {"action": "commit", "message": "mine", "files": ["."], "workspaceRoot": "app"}
+        commit = {"action": "commit", "message": "mine", "workspaceRoot": "app"}
         for staging in (("add", "top.py"), ("mv", "moved.py", "app/moved.py")):
             plain(coding.root, *staging)
             refused = await coding.fail("git", commit)
@@ -211,7 +211,9 @@ def test_what_somebody_staged_outside_of_workspace_root_is_not_committed(reposit
             assert ".py" not in refused["error"]
             plain(coding.root, "reset", "--quiet", "--hard", "HEAD")
             (coding.root / "app" / "src" / "a.py").write_text("x = 3\n")
-        assert (await coding.call("git", commit))["files"] == 1
+        plain(coding.root, "rm", "--quiet", "--cached", "moved.py")
+        assert (await coding.call("git", {**commit, "files": ["."]}))["files"] == 1
+        assert plain(coding.root, "diff", "--cached", "--name-only") == "moved.py\n"
 
     play(repository, scenario, git=GitSettings(identity=BOT))
     assert plain(repository.root, "show", "--format=%s", "--name-only") == "mine\n\napp/src/a.py\n"

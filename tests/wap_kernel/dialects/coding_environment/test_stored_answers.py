@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from tests.support.coding_environment import CLIENT, OPEN, WAIT, Coding, play
-from wap_kernel.dialects.coding_environment.rpc_errors import RpcError
 from wap_kernel.dialects.coding_environment.tools import TOOLS
 from wap_kernel.model.policy import Policy
 from wap_kernel.runs import recovery
@@ -34,18 +33,14 @@ def _files(coding: Coding) -> None:
 
 async def _encode_reply(coding: Coding, tool: str, arguments: dict[str, Any], **more: Any) -> dict[str, Any]:
     """An error as a client sees it."""
-    try:
-        outcome = await coding.outcome(tool, arguments, **more)
-    except RpcError as error:
-        assert TOOLS[tool].in_catalog
-        return {"error": {"code": error.code, "message": error.message, "data": error.data}}
-    assert outcome.is_error and not TOOLS[tool].in_catalog
+    outcome = await coding.outcome(tool, arguments, **more)
+    assert outcome.error is not None
     reply: dict[str, Any] = json.loads(outcome.text)
     return reply
 
 
 def _code(reply: dict[str, Any]) -> str:
-    return str(reply["error"]["data"]["code"] if isinstance(reply["error"], dict) else reply["code"])
+    return str(reply["error"]["data"]["code"])
 
 
 def _lasting(reply: Any) -> Any:

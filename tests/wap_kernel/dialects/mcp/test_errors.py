@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-import asyncio
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
-import mcp_types as types
 import pytest
-from mcp import Client
 
-from tests.support.coding_environment import Coding
-from tests.support.mcp_clients import refused
-from wap_kernel.dialects.mcp.identity import LocalRequester
-from wap_kernel.dialects.mcp.server import build_server
-from wap_kernel.dialects.mcp.subscriptions import ResourceChanges
-from wap_kernel.redaction.results import CurrentRedactor
+from tests.support.mcp_clients import INITIALIZE, SECONDS, request
 
 SECRET = "Correct-Horse-Battery-Staple-0123"
+CODE = """
+import sys
+from wap_kernel.engine import open_workspace
+from wap_kernel.redaction.results import CurrentRedactor
+opened = open_workspace.open_workspace
+def open_with_secret(*args, **options):
+    workspace = opened(*args, **options)
+    workspace.redactor = CurrentRedactor(lambda: tuple(sys.argv[2:]))
+    return workspace
+from wap_kernel.dialects.mcp.stdio import serve
+serve.open_workspace = open_with_secret
+import asyncio
+asyncio.run(serve.serve(sys.argv[1], {}, asyncio.Event(), grace=60))
+"""
 
 
 @pytest.mark.parametrize("is_known", [True, False])
@@ -25,25 +34,17 @@ def test_a_credential_stands_in_no_name(tmp_path: Path, is_known: bool) -> None:
     root = tmp_path / "root"
     root.mkdir()
     (root / f"{SECRET}.txt").write_text("x")
-    replies: list[str] = []
-
-    async def hear(message: Any) -> None:
-        if isinstance(message, types.LoggingMessageNotification):
-            replies.append(str(message.params.data))
-
-    async def work() -> None:
-        async with Coding(root, tmp_path / "state").opened() as coding:
-            coding.workspace.redactor = CurrentRedactor(lambda: (SECRET,) if is_known else ())
-            asker = LocalRequester("s")
-            server = build_server(coding.runner, lambda _: asker, ResourceChanges())
-            async with Client(server, mode="legacy", message_handler=hear) as client:
-                replies.append(str(await client.list_resources()))
-                template = types.ResourceTemplateReference(uri="file:///{+path}")
-                replies.append(str(await client.complete(template, {"name": "path", "value": ""})))
-                replies.append(str((await refused(client.call_tool(SECRET, {}))).error))
-                replies.append(str((await refused(client.get_prompt(SECRET))).error))
-                replies.append(str((await refused(client.read_resource(f"file://{root}/none/{SECRET}"))).error))
-
-    asyncio.run(work())
-    assert len(replies) == 6
-    assert [one for one in replies if (SECRET in one) is is_known] == []
+    messages: list[dict[str, Any]] = [
+        INITIALIZE,
+        request("resources/list", 1),
+        request("completion/complete", 2, ref={"type": "ref/resource"}, argument={"name": "path", "value": ""}),
+        request("tools/call", 3, name=SECRET, arguments={}),
+        request("prompts/get", 4, name=SECRET),
+        request("resources/read", 5, uri=f"file://{root}/none/{SECRET}"),
+    ]
+    lines = "".join(json.dumps(message) + "\n" for message in messages)
+    command = [sys.executable, "-c", CODE, str(root), *([SECRET] if is_known else [])]
+    done = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=SECONDS, check=True)
+    answers = {message["id"]: line for line in done.stdout.splitlines() if "id" in (message := json.loads(line))}
+    assert set(answers) == {0, 1, 2, 3, 4, 5}
+    assert {number for number, line in answers.items() if SECRET in line} == (set() if is_known else {1, 2, 3, 4, 5})

@@ -131,7 +131,7 @@ def test_failed_operation_logged(tools: Interface) -> None:
         ("edit", "failed", "EDIT_NOT_FOUND"),
         ("glob", "failed", "FILE_NOT_FOUND"),
         ("grep", "failed", "INVALID_ARGUMENT"),
-        ("git", "denied", "APPROVAL_REQUIRED"),
+        ("git", "asked", "APPROVAL_REQUIRED"),
     ]
     assert all(record["error"] for record in records)
     assert records[0]["summary"]["command"] == "true" and records[1]["summary"] == {"path": "nothing"}

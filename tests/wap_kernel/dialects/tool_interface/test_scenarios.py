@@ -40,7 +40,7 @@ def test_command_timeout(tools: Interface) -> None:
     for seconds in growing(0.5):
         given = round(seconds * 1000)
         error = tools.refuse("bash", command="echo partial; echo too >&2; sleep 600", timeout_ms=given)
-        assert error.code is Code.TIMEOUT and f"{given} ms" in error.text and "timeout_ms" in error.text
+        assert error.code is Code.TIMEOUT and f"{given / 1000:g} seconds" in error.text and "timeout_ms" in error.text
         if error.details["stderr"]:
             break
     assert (error.details["stdout"], error.details["stderr"]) == ("partial\n", "too\n")
@@ -203,8 +203,8 @@ def test_search_for_pattern_across_files(tools: Interface) -> None:
     tools.file("other.ts", "// TODO elsewhere\n")
     assert tools("grep", pattern="TODO", path="/workspace/src") == {
         "matches": [
-            {"file_path": "/workspace/src/a.ts", "line_number": 1, "line": "// TODO a"},
-            {"file_path": "/workspace/src/b.ts", "line_number": 2, "line": "// TODO b"},
+            {"file_path": "/workspace/src/a.ts", "line_number": 1, "column": 4, "line": "// TODO a"},
+            {"file_path": "/workspace/src/b.ts", "line_number": 2, "column": 4, "line": "// TODO b"},
         ],
         "count": 2,
         "truncated": False,

@@ -7,6 +7,7 @@ import base64
 import json
 import sqlite3
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -38,7 +39,7 @@ def test_where_the_changes_of_a_command_go() -> None:
 
 def _recorded(tools: Any) -> list[tuple[str, str, str, str]]:
     asyncio.run(tools.workspace.close())
-    with sqlite3.connect(tools.state / "state.db") as database:
+    with closing(sqlite3.connect(tools.state / "state.db")) as database:
         columns = "operation, user, outcome, code"
         return database.execute(f"SELECT {columns} FROM audit WHERE outcome != 'ok' ORDER BY rowid").fetchall()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,13 +21,6 @@ from wap_kernel.policy.effects.judge import EffectJudgement, RefusedChange
 from wap_kernel.policy.parse import merge_policy
 
 OUTCOME = CommandOutcome("out\n", "err\n", 4, 4, False, False, exit_code=3, duration=0.1)
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Iterator[LayerWorkspace]:
-    workspace = LayerWorkspace(tmp_path)
-    yield workspace
-    workspace.close()
 
 
 class ClosedFile(NullGuard):
@@ -115,7 +107,7 @@ def test_many_changes_are_counted_and_some_are_named(
 
 
 def test_all_diffs_together_are_bounded(workspace: LayerWorkspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(effect_preview, "MAX_DIFF_CHARACTERS", 50)
+    monkeypatch.setattr(effect_preview, "MAX_DIFFS_CHARACTERS", 50)
     found = changes_of(preview(workspace, "for f in 1 2 3; do seq 20 > $f; done"))
     assert ["diff" in change for change in found.values()] == [True, False, False]
     assert found["2"]["isDiffTruncated"]

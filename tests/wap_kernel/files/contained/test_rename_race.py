@@ -21,7 +21,7 @@ from wap_kernel.files.contained.root import Root
 from wap_kernel.model.errors import Code, WapError
 
 READ_TRIES = choose_budget(suite=3000, soak=10_000)
-TRIES = choose_budget(suite=150, soak=10_000)
+TRIES = choose_budget(suite=60, soak=10_000)
 """At least: tries go on until the attacker got in between."""
 PATIENCE = 50
 OUTSIDE_IS_REFUSED = {Code.PERMISSION_DENIED, errno.EXDEV}

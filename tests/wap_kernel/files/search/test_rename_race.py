@@ -24,7 +24,7 @@ from wap_kernel.model.results import Limits
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="RENAME_EXCHANGE is Linux's")
 
-TRIES = choose_budget(suite=200, soak=10_000)
+TRIES = choose_budget(suite=80, soak=10_000)
 PATIENCE = 50
 FILES = 20
 

@@ -16,6 +16,7 @@ from tests.support.guards import NoJournal
 from tests.support.searchers import OPEN, WAYS, Search, found, make_searcher
 from wap_kernel.files.contained.root import Root
 from wap_kernel.files.search import searcher as searching
+from wap_kernel.files.search.ripgrep_search import LONG
 from wap_kernel.model.command import Deadline
 from wap_kernel.model.errors import InvalidArgument
 from wap_kernel.model.operations import SearchFiles
@@ -86,11 +87,44 @@ def test_texts_are_lines_without_their_ending_and_with_bad_bytes_replaced(ws: Pa
 
 
 @pytest.mark.parametrize("regex", [False, True])
-def test_a_line_of_5_mb_is_cut(ws: Path, search: Search, regex: bool) -> None:
-    (ws / "f").write_bytes(b"a" * 5_000_000 + b"needle\nneedle\n")
-    result = search("n[e]edle" if regex else "needle", regex=regex)
-    assert found(result) == [("f", 1, "a" * 2000), ("f", 2, "needle")]
-    assert result.matches[1].context_before == ["a" * 2000]
+@pytest.mark.parametrize("lines_before", [0, 300])
+@pytest.mark.parametrize(
+    ("before", "after", "excerpt"),
+    [
+        (10, 100, "a" * 10 + "needle" + "b" * 100),
+        (1000, 994, "a" * 1000 + "needle" + "b" * 994),
+        (10, 5000, "a" * 10 + "needle" + "b" * 1981 + "..."),
+        (3000, 10, "..." + "a" * 1981 + "needle" + "b" * 10),
+        (3000, 5000, "..." + "a" * 500 + "needle" + "b" * 1488 + "..."),
+        (1994, 1, "..." + "a" * 1990 + "needle" + "b"),
+        (900_000, 100_000, "..." + "a" * 500 + "needle" + "b" * 1488 + "..."),
+    ],
+)
+def test_of_a_long_line_the_part_around_the_match_is_returned(
+    ws: Path, search: Search, regex: bool, lines_before: int, before: int, after: int, excerpt: str
+) -> None:
+    """Characters are counted, not bytes, and a line ending is no part of the line; in small and in large files."""
+    for first in ("a", "é", "😀"):
+        line = f"{first * before}needle{'b' * after}\r\n"
+        (ws / "f").write_text(("-" * 999 + "\n") * lines_before + line + "end\n", newline="")
+        (match,) = search("n[e]edle" if regex else "needle", regex=regex).matches
+        if len(first.encode()) * before < LONG:  # further along a pattern's match is not looked for
+            assert (match.column, match.match_text) == (before + 1, excerpt.replace("a", first))
+        assert len(match.match_text) <= 2000
+
+
+@pytest.mark.parametrize("way", ["literal", "regex", "end of the file"])
+def test_a_literal_at_the_end_of_5_mb_without_a_line_ending(ws: Path, search: Search, way: str) -> None:
+    (ws / "f").write_bytes(b"a" * (5_000_000 if way == "literal" else 500_000) + b"needle")
+    query = {"literal": "needle", "regex": "n[e]edle", "end of the file": "$"}[way]
+    (match,) = search(query, regex=way != "literal").matches
+    assert match.match_text == "..." + "a" * 1991 + "needle"
+
+
+def test_context_lines_are_cut_as_well(ws: Path, search: Search) -> None:
+    (ws / "f").write_bytes(b"a" * 2001 + b"\nneedle\n" + b"b" * 2000)
+    (match,) = search("needle").matches
+    assert (match.context_before, match.context_after) == (["a" * 1997 + "..."], ["b" * 2000])
 
 
 @pytest.mark.parametrize("regex", [False, True])

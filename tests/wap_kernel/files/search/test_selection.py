@@ -43,7 +43,6 @@ EXCLUSIONS = [
     ),
     (("*.js", "dist*/**"), ["."], ["node_modules/p/dist/q", "src/a.py", "src/x/dist"]),
     (("src/**", "!src/a.py"), ["src"], ["src/a.py", "src/b.js", "src/x/dist"]),
-    (("../**",), ["src"], ["src/a.py", "src/b.js", "src/x/dist"]),
     (None, ["node_modules"], ["node_modules/p/i.js"]),
     (None, ["node_modules/p/dist"], ["node_modules/p/dist/q"]),
     (None, [".", "node_modules/p"], ["dist2/f", "node_modules/p/i.js", "src/a.py", "src/b.js", "src/x/dist"]),

@@ -75,7 +75,7 @@ def test_a_remote_that_talks_without_end(team: Team) -> None:
         push(team.link(), team.workspace.open_repository())
     failure = caught.value.failure
     assert failure.reason is GitFailureReason.REFUSED and "no, because" in failure.stderr
-    assert len(failure.stderr) <= server_repository.MAX_STDERR_BYTES
+    assert len(failure.stderr) <= server_repository.MAX_GIT_MESSAGE_BYTES
 
 
 def test_a_remote_that_says_the_token_without_end(team: Team) -> None:
@@ -96,7 +96,7 @@ def test_a_remote_that_is_too_large(team: Team, tmp_path: Path, monkeypatch: pyt
     push(team.link(), team.workspace.open_repository())
     team.colleague(tmp_path / "colleague", "large", os.urandom(400_000).hex())
     with monkeypatch.context() as patch:
-        patch.setattr(server_repository, "MAX_FILE_BYTES", 64 * 1024)
+        patch.setattr(server_repository, "MAX_TRANSFERRED_FILE_BYTES", 64 * 1024)
         with pytest.raises(GitError) as caught:
             fetch(team.link(), team.workspace.open_repository())
     assert caught.value.failure.reason is GitFailureReason.TOO_LARGE, caught.value.failure

@@ -22,6 +22,8 @@ from wap_kernel.model.limits import MAX_PREVIEWED_COMMITS
 from wap_kernel.model.policy import CommandRule, Policy, ShellPolicy
 from wap_kernel.policy import presets
 from wap_kernel.runs.decisions import Decision
+from wap_kernel.state.changes import image_store
+from wap_kernel.state.changes.image_store import ImageStore
 
 ADA = Caller(user="ada")
 
@@ -287,9 +289,8 @@ def test_deletion_and_what_cannot_be_looked_up(connected: Interface, server: Git
     shown = Asked(connected, action="push", branch="gone", delete=True).pending
     assert shown["command"] == f"git push --delete {server.url()} gone" and "commit" not in shown
     connected.git("remote", "remove", "origin")
-    asked = Asked(connected, action="push")
-    assert "remote" not in asked.pending
-    assert asked.approve()["reason"] == "no-remote"
+    error = connected.refuse("git", action="push")  # no person is asked
+    assert error.code is Code.INVALID_ARGUMENT and "no remote" in error.text
 
 
 @pytest.fixture
@@ -374,3 +375,23 @@ def test_a_transfer_that_waits_can_be_cancelled(team: Team) -> None:
         with pytest.raises(GitError) as caught, waiting.lock():
             raise AssertionError("it is held by another")
     assert caught.value.failure.reason is GitFailureReason.CANCELLED
+
+
+@pytest.mark.parametrize("asking", ["standard"], indirect=True)
+def test_a_pull_that_would_lose_what_undo_cannot_keep_changes_nothing(
+    asking: Interface, server: GitServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The approval of a pull shows commits, and not what is lost with them."""
+    bare, other = server.repositories / "ada/engine.git", tmp_path / "other"
+    plain(asking.root, "push", "--quiet", str(bare), "main")
+    plain(bare, "clone", "--quiet", str(bare), str(other))
+    (other / "README.md").write_text("theirs\n")
+    plain(other, "commit", "--quiet", "--all", "--message", "theirs")
+    plain(other, "push", "--quiet", "origin", "main")
+    head, before = asking.git("rev-parse", "HEAD"), (asking.root / "README.md").read_text()
+    asked = Asked(asking, action="pull")
+    monkeypatch.setattr(ImageStore, "is_near", lambda *_: False)  # the state is as if it lay on another filesystem
+    monkeypatch.setattr(image_store, "MAX_COPIED_FILE_BYTES", 1)
+    answer = asked.approve()
+    assert answer["code"] == "SIZE_LIMIT_EXCEEDED" and "README.md" in str(answer), answer
+    assert (asking.git("rev-parse", "HEAD"), (asking.root / "README.md").read_text()) == (head, before)

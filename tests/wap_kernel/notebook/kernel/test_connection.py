@@ -16,16 +16,17 @@ from jupyter_client.blocking.client import BlockingKernelClient
 from scripts.demo import Server
 from tests.support.server_processes import start_demo
 from tests.support.wap_kernels import KERNELSPEC, SECONDS, Talk
+from wap_kernel.model.caller import name_os_user
 
 HTTP = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-def ask(server: Server, method: str, route: str, body: object = None) -> Any:
+def ask(server: Server, method: str, route: str, body: object = None, **headers: str) -> Any:
     request = urllib.request.Request(
         server.url + route,
         method=method,
         data=None if body is None else json.dumps(body).encode(),
-        headers={"Authorization": f"token {server.token}", "Content-Type": "application/json"},
+        headers={"Authorization": f"token {server.token}", "Content-Type": "application/json", **headers},
     )
     with HTTP.open(request, timeout=SECONDS) as response:
         return json.loads(response.read() or "null")
@@ -95,6 +96,27 @@ def test_somebody_else_approves_while_the_cell_waits(server: Server) -> None:
         shown = list(published)
         assert talk.reply(request)["status"] == "ok"
     assert "completed" in shown[-1][1]["data"]["text/plain"]
+    assert not (server.workspace / "old").exists()
+
+
+def test_an_agent_that_waits_is_named_below_the_next_cell_and_shown_before_it_is_approved(server: Server) -> None:
+    (server.workspace / "old").mkdir()
+    operation = {"type": "shell", "command": "rm -r old"}
+    with started(server) as (talk, _):
+        run = ask(
+            server,
+            "POST",
+            "wap/runs?wait=30",
+            {"protocolVersion": "1.0", "operations": [operation]},
+            **{"X-Wap-Agent": "helper"},
+        )
+        shown = talk.run("ls\nruns -q")
+        assert shown.kinds == ["display_data", "display_data"]
+        waiting = f"helper, for {name_os_user()} waits to run rm -r old, which deletes 1 folder"
+        assert f"{waiting}, see show {run['runId']}" in shown.texts[1]
+        assert "run the same line again" in talk.run("approve").text
+        assert (server.workspace / "old").exists()
+        assert "done    run rm -r old" in talk.run("approve").text
     assert not (server.workspace / "old").exists()
 
 

@@ -14,6 +14,7 @@ from wap_kernel.client.workspace_client import WorkspaceClient, connect
 from wap_kernel.notebook.kernel import execution as module
 from wap_kernel.notebook.kernel.connection import Connection
 from wap_kernel.notebook.kernel.execution import CellExecution, CellInterrupted
+from wap_kernel.notebook.kernel.parameters import Parameters
 from wap_kernel.notebook.language import batch_cell
 
 BATCH = "- {type: createFile, path: made.txt, content: x}\n"
@@ -61,7 +62,9 @@ class Gate:
 async def _interrupted(client: WorkspaceClient, code: str, gate: Gate, times: int) -> tuple[str, list[str]]:
     """What the person is told, and what was shown."""
     shown: list[str] = []
-    execution = CellExecution(Known(client), lambda kind, content: shown.append(content["data"]["text/plain"]), 1)
+    execution = CellExecution(
+        Known(client), lambda _, content: shown.append(content["data"]["text/plain"]), 1, Parameters()
+    )
     cell = asyncio.ensure_future(execution.run(code))
     await asyncio.get_running_loop().run_in_executor(None, gate.is_reached.wait, 60)
     for _ in range(times):

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,9 @@ import pytest
 from jupyter_client.manager import KernelManager
 
 from tests.support.wap_kernels import SECONDS, Talk, running_kernel
-from wap_kernel.client.render import MAX_BUNDLE_BYTES, MAX_ERROR_BYTES
+from wap_kernel.client.render import MAX_ERROR_BYTES
 from wap_kernel.model.errors import NotFound
+from wap_kernel.model.limits import MAX_CELL_BYTES
 from wap_kernel.notebook.kernel import inspection
 from wap_kernel.notebook.language.lookup import Lookup
 
@@ -149,7 +151,7 @@ def test_an_error_is_cut(talk: Talk) -> None:
     assert len(json.dumps(failure)) < MAX_ERROR_BYTES
     assert "more characters" in failure["evalue"]
     raised = talk.run("sh --raise false " + "x" * 50_000)
-    assert len(json.dumps([content for _, content in raised.messages])) < MAX_BUNDLE_BYTES
+    assert len(json.dumps([content for _, content in raised.messages])) < MAX_CELL_BYTES
     assert len(json.dumps(raised.messages[-1][1])) < MAX_ERROR_BYTES
 
 
@@ -329,6 +331,47 @@ def test_inspection_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> N
 def test_nothing_is_done_by_inspection(talk: Talk, workspace: Path) -> None:
     talk.inspect("write inspected.txt hello", 22)
     assert not (workspace / "inspected.txt").exists()
+
+
+# -- parameters, and the end
+
+INJECTED = '# Parameters\nname = "two words; touch owned"\nmany = 3\nnames = ["a", "b"]\n'
+"""The cell that `papermill -p` adds."""
+
+
+def test_parameters_of_papermill_fill_later_cells(talk: Talk, workspace: Path) -> None:
+    assert talk.run("name = 'first'").reply["status"] == "ok"  # the cell with the tag `parameters`
+    assert talk.run(INJECTED).messages == [] and not (workspace / "owned").exists()
+    assert "| two words; touch owned 3 {{none}}" in talk.run("sh echo {{name}} {{ many }} {{none}}").text
+    talk.run("write {{name}}.txt x")
+    assert (workspace / "two words; touch owned.txt").read_text() == "x"
+    talk.run('- {type: createFile, path: batch.txt, content: "{{name}} {{names}}"}')
+    assert (workspace / "batch.txt").read_text() == "two words; touch owned ['a', 'b']"
+    assert not (workspace / "owned").exists()
+
+
+@pytest.mark.parametrize("code", ["x = open('a')", "x = y", "x = 1 + 1", "x = __import__('os')", "x = nan"])
+def test_a_parameter_is_not_evaluated(talk: Talk, code: str) -> None:
+    answer = talk.run(code).reply
+    assert answer["ename"] == "INVALID_ARGUMENT" and "x: the value is no text" in answer["evalue"]
+
+
+def test_papermill_writes_such_a_cell() -> None:
+    translators = pytest.importorskip("papermill.translators", reason="papermill is not installed")
+    values = {"name": "two words; touch owned", "many": 3, "names": ["a", "b"]}
+    assert translators.translate_parameters("wap", "wap", values, "Parameters") == INJECTED
+
+
+def test_exit_ends_the_kernel(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    with running_kernel(tmp_path / "work", tmp_path / "jupyter") as (talk, manager):
+        answer = talk.run("exit").reply
+        assert answer["status"] == "ok"
+        assert answer["payload"] == [{"source": "ask_exit", "keepkernel": False}]
+        deadline = time.monotonic() + SECONDS
+        while manager.is_alive():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
 
 
 # -- no Python

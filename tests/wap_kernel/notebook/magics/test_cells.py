@@ -8,7 +8,8 @@ import nbformat
 import pytest
 
 from scripts.demo import Server, run_notebook
-from tests.support.python_kernels import ASKS, Kernel
+from tests.support.python_kernels import ASKS, NOTEBOOK, Kernel, ask
+from wap_kernel.model.caller import name_os_user
 
 # -- looking
 
@@ -61,6 +62,14 @@ def test_a_run_is_shown_once_and_is_the_value(kernel: Kernel, server: Server) ->
     assert again.kinds == ["execute_result"], "shown again when it is asked for again"
     kernel.run("%wap revert last -q")
     assert not (server.workspace / "made.txt").exists()
+
+
+def test_a_fresh_session_reverts_the_last_call_of_another_client(server: Server) -> None:
+    ask(server, "wap/api/writeFile", {"path": "theirs.txt", "content": "new"})
+    assert (server.workspace / "theirs.txt").read_text() == "new"
+    sources = ["%load_ext wap_kernel", "%wap revert last"]
+    run_notebook(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources]), server)
+    assert not (server.workspace / "theirs.txt").exists()
 
 
 def test_a_long_run_is_followed_and_saved_once(kernel: Kernel, server: Server) -> None:
@@ -239,3 +248,11 @@ def test_what_has_no_completion_gets_none_of_pythons(kernel: Kernel) -> None:
     assert kernel.complete("%wap read src/app.py ") == ([""], "")
     assert kernel.complete("%wapp")[0] == []
     assert "print" in kernel.complete("prin")[0]
+
+
+def test_the_audit_names_the_kernel_and_the_notebook_of_a_cell(kernel: Kernel, kernel_id: str, server: Server) -> None:
+    kernel.run("%wap sh true")
+    run_id = kernel.value("_.run_id")
+    records = [record for record in ask(server, "wap/audit")["records"] if record.get("runId") == run_id]
+    said = {(record["user"], record["session"], record["notebook"]) for record in records}
+    assert said == {(name_os_user(), kernel_id, NOTEBOOK)}

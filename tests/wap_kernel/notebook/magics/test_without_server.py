@@ -220,10 +220,13 @@ def test_what_it_needs_is_loaded_when_the_cell_is_done(tmp_path: Path) -> None:
 # -- other places than a notebook
 
 
-def test_captured_output_is_captured(tmp_path: Path) -> None:
+@pytest.mark.parametrize("line", ["echo hel''lo", "sleep 0.6; echo hel''lo"], ids=["at once", "after progress"])
+def test_captured_output_is_captured(tmp_path: Path, line: str) -> None:
     with kernel_in(tmp_path) as (kernel, _):
-        assert kernel.run("%%capture kept\n%wap sh echo hello").outputs == []
-        assert "hello" in kernel.value("kept.outputs[0].data['text/plain']")
+        assert kernel.run(f"%%capture kept\n%wap sh {line}").outputs == []
+        # A command that takes a while shows its progress first, and the result as an update of it.
+        captured = kernel.value("' '.join(output.data.get('text/plain', '') for output in kept.outputs)")
+        assert "hello" in captured
 
 
 def test_a_terminal_has_lines(tmp_path: Path) -> None:

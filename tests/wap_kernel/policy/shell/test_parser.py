@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wap_kernel.model.limits import MAX_PARSED_COMMAND_CHARACTERS
-from wap_kernel.policy.shell.parser import MAX_LOOSE_TREE_CHARACTERS, Redirect, Word, parse_command
+from wap_kernel.model.limits import MAX_LOOSE_TREE_CHARACTERS, MAX_PARSED_COMMAND_CHARACTERS
+from wap_kernel.policy.shell.parser import Redirect, Word, parse_command
 
 
 def words(command: str) -> list[list[str]]:

@@ -136,7 +136,7 @@ def test_twenty_thousand_files(workspace: LayerWorkspace) -> None:
 
 
 def test_more_changes_than_are_read(workspace: LayerWorkspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(change_reader, "MAX_CHANGES", 10)
+    monkeypatch.setattr(change_reader, "MAX_CHANGED_PATHS", 10)
     assert len(workspace.run_on_layer("touch {1..10}")) == 10
     with pytest.raises(TooLarge, match="more than 10 files"):
         workspace.run_on_layer("touch {1..11}")

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.gvisor_sandboxes import wait_until
 from tests.support.layer_workspace import ENVIRONMENT, LayerWorkspace, describe
-from tests.support.server_processes import PROJECT
+from tests.support.process_nursery import PROJECT
 from wap_kernel.model.errors import Conflict, ProviderUnavailable, TooLarge
 from wap_kernel.providers.layers.launcher import CommandLine, Launcher, TaskFailure
 
@@ -50,6 +50,21 @@ def test_what_is_written_on_a_layer_does_not_reach_the_workspace(filled: LayerWo
         *("mode .", "deleted a/.env", "deleted keys", "deleted keys/private"),
         *("created new", "created new/.env", "changed plain"),
     ]
+    layer.discard()
+
+
+def test_the_kernel_syncs_nothing_of_a_layer_which_can_be_mounted_again(filled: LayerWorkspace) -> None:
+    """Otherwise each file that is copied into the layer is synced, and the whole filesystem with each unmount."""
+    layer = filled.layers.create()
+    for number in range(3):
+        script = f"grep ' overlay ' /proc/self/mountinfo | grep -c volatile; echo {number} >> plain; mkdir new{number}"
+        outcome = filled.run(script, filled.make_task(layer=layer))
+        assert (outcome.exit_code, outcome.output, outcome.failure) == (0, "1\n", None)
+    merged = Path(f"/proc/self/fd/{layer.hold()}")
+    assert (merged / "plain").read_text() == f"{SECRET}0\n1\n2\n"
+    layer.release()
+    layer.hold()
+    assert describe(layer.read_changes()) == ["created new0", "created new1", "created new2", "changed plain"]
     layer.discard()
 
 

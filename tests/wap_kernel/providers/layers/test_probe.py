@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.process_nursery import PROJECT
 from tests.support.provider_workspace import CONFINING, MakeScene, Scene
-from tests.support.server_processes import PROJECT
 from wap_kernel.providers.layers import probe
 from wap_kernel.providers.layers.probe import find_layer_folder
 

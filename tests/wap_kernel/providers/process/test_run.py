@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.processes import LONG, Runner, is_alive, program
 from tests.support.time_limits import growing
-from wap_kernel.model.command import Stream
+from wap_kernel.model.command import CancelToken, Stream
 from wap_kernel.model.errors import Code, ExecutionFailed, InvalidArgument, WapError
 from wap_kernel.providers.process import run as running
 from wap_kernel.providers.process import supervisor_handle
@@ -248,3 +248,16 @@ def test_sh_serves_where_there_is_no_bash(run: Runner) -> None:
     assert argv == ["/bin/sh", "-c", "--", "echo $0 -n"]
     outcome = running.run(argv, cwd=run.fd, environment={}, timeout=LONG, output_limit=100)
     assert (outcome.stdout, outcome.exit_code) == ("/bin/sh -n\n", 0)
+
+
+def test_a_cancel_may_grant_less_time_than_the_provider(run: Runner) -> None:
+    """Nothing but KILL ends this command, and its own grace is longer than any test may take."""
+    cancel = CancelToken()
+
+    def end(_: Stream, __: bytes) -> None:
+        cancel.request(0.05)
+
+    command = "trap '' TERM; echo $$ > pid; echo begun; while :; do sleep 0.05; done"
+    outcome = run(command, grace=100_000.0, timeout=100_000.0, on_chunk=end, cancel=cancel)
+    assert outcome.cancelled
+    assert not is_alive(run.pid())

@@ -102,8 +102,8 @@ DAMAGE: dict[str, tuple[str, str]] = {
         "Record 3 does not fit",
     ),
     "put in before the first": (
-        "INSERT INTO audit SELECT 0, operation_id, phase, at, operation, workspace, user, agent, session, summary,"
-        " outcome, code, error, duration_ms, token, dialect, tool, run, step, hash FROM audit WHERE id = 1",
+        "INSERT INTO audit SELECT 0, operation_id, phase, at, operation, workspace, user, agent, session, notebook,"
+        " summary, outcome, code, error, duration_ms, token, dialect, tool, run, step, hash FROM audit WHERE id = 1",
         "Record 0 stands where",
     ),
     "an anchor over what is there": (

@@ -6,17 +6,16 @@ import os
 import shutil
 import stat
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.support.change_workspace import ATTACK, IS_ROOT, PREFIX, SCENE, ChangeWorkspace, make_state_folder, read_tree
+from tests.support.change_workspace import ATTACK, PREFIX, SCENE, ChangeWorkspace, make_state_folder, read_tree
+from tests.support.ordinary_user import open_user_folder, run_python
 from wap_kernel.model.changes import ChangeKind, ChangeSet
 from wap_kernel.state.changes import image_store
 
@@ -226,27 +225,29 @@ def test_objects_come_first_and_references_last(tmp_path: Path) -> None:
 def test_what_cannot_be_stored_is_named_and_left_unless_its_loss_is_approved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(image_store, "MAX_FILE_BYTES", 10)
-    monkeypatch.setattr("wap_kernel.state.changes.history.MAX_FILE_BYTES", 10)
+    monkeypatch.setattr(image_store, "MAX_COPIED_FILE_BYTES", 10)
     with make_state_folder(tmp_path, is_far=True) as state:
         workspace = ChangeWorkspace(tmp_path / "w", state)
-        workspace.run_directly("echo small > small; seq 100 > large; mkdir d; seq 100 > d/large")
+        workspace.run_directly(
+            "echo small > small; seq 100 > large; mkdir d; seq 100 > d/large; echo s > d/small; seq 99 > t"
+        )
         before = workspace.tree()
-        layer = workspace.run_on_layer("echo 1 > small; echo 1 > large; rm -r d")
-        assert sorted(workspace.history.find_unkept(layer.read())) == ["d/large", "large"]
-        assert workspace.apply("run", layer, atomic=True).unkept == ("large", "d/large")
+        layer = workspace.run_on_layer("echo 1 > small; echo 1 > large; rm -r d; touch -d 2001-01-01 t; chmod 600 t")
+        unkept = ("d/large", "d/small", "large")  # a folder is stored whole or not at all
+        assert tuple(workspace.history.find_unkept(layer.read())) == unkept
+        assert workspace.apply("run", layer, atomic=True).unkept == unkept
         assert workspace.tree() == before
-        assert workspace.apply("run", layer).unkept == ("large", "d/large")
-        assert [path for path in before if workspace.tree().get(path) != before[path]] == ["small"]
+        assert workspace.apply("run", layer).unkept == unkept
+        assert [path for path in before if workspace.tree().get(path) != before[path]] == ["small", "t"]
         assert workspace.apply("run", layer, allows_loss=True).unkept == ()
-        assert sorted(workspace.tree()) == [".", "large", "small"]
+        assert sorted(workspace.tree()) == [".", "large", "small", "t"]
         reverted = workspace.revert("run", "revert", force=True)
         assert reverted.left == ["d", "large"] and (workspace.folder / "small").read_text() == "small\n"
         workspace.close()
 
 
 def test_nothing_is_too_large_on_one_filesystem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(image_store, "MAX_FILE_BYTES", 10)
+    monkeypatch.setattr(image_store, "MAX_COPIED_FILE_BYTES", 10)
     workspace = ChangeWorkspace(tmp_path / "w", tmp_path / "state")
     workspace.run_directly("seq 100 > large")
     layer = workspace.run_on_layer("echo 1 > large")
@@ -292,12 +293,12 @@ def test_random_scripts_have_the_same_effect_and_are_reverted(scene: str, script
             subprocess.run(["chmod", "-R", "u+rwx", folder], check=False)
 
 
-@pytest.mark.skipif(not IS_ROOT, reason="the tests run as an ordinary user already")
 def test_an_ordinary_user_gets_the_same() -> None:
     """Run the main cases as another user: closed folders, user namespaces, other attributes."""
     program = """
 import sys
 from pathlib import Path
+from tests.support.ordinary_user import open_user_folder, run_python
 from tests.support.change_workspace import ATTACK, SCENE, ChangeWorkspace, read_tree
 import subprocess
 base = Path(sys.argv[1])
@@ -319,13 +320,8 @@ assert workspace.revert("closed", "open").left is None
 assert workspace.tree() == before
 print("same")
 """
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
-        os.chown(folder, 65534, 65534)
-        command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable, "-c", program, folder]
-        environment: dict[str, Any] = {**os.environ, "HOME": folder, "PYTHONDONTWRITEBYTECODE": "1"}
-        found = subprocess.run(
-            command, capture_output=True, text=True, cwd=Path(__file__).parents[4], env=environment, check=False
-        )
+    with open_user_folder() as folder:
+        found = run_python(folder, "-c", program, str(folder))
         assert found.stdout == "same\n", found.stderr
 
 

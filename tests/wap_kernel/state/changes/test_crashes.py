@@ -11,11 +11,16 @@ from typing import Any
 
 import pytest
 
-from tests.support.change_workspace import ATTACK, SCENE, ChangeWorkspace, Layered, make_state_folder, read_tree
-from wap_kernel.model.errors import NoSpace, WapError
+from tests.support.budgets import choose_budget
+from tests.support.change_workspace import ChangeWorkspace, Layered, make_state_folder, read_tree
+from wap_kernel.model.errors import NoSpace
 from wap_kernel.model.operations import DeleteFile, MoveFile, WriteFile
 
 Tree = dict[str, tuple[Any, ...]]
+STRIDE = choose_budget(suite=3, soak=1)
+"""In `make test` every third step is the last one, in each test another third."""
+
+pytestmark = pytest.mark.soak
 SMALL = """
 mkdir -p d/e; echo a > a; echo b > b; echo x > d/e/x; echo y > d/y; ln -s a l; mkdir gone; echo g > gone/g
 git init -q --template=; git -c user.name=n -c user.email=e commit -q --allow-empty -m first
@@ -25,6 +30,7 @@ echo A > a; rm b; echo new > new; mkdir t; echo t > t/t; rm -r gone; rm d/y; mkd
 ln -sfn new l; touch -d 2001-01-01 d/e/x; chmod 711 .
 git -c user.name=n -c user.email=e commit -q --allow-empty -m second
 """
+FEW_CHANGES = "echo A > a; rm b; echo new > new; rm -r gone; chmod 700 d; ln -sfn new l; touch -d 2001-01-01 d/e/x"
 MOVES = "mv d q; mkdir p; mv q/e p/f; mv gone d; echo m > p/f/x"
 
 
@@ -76,7 +82,7 @@ def kill_at_every_step(
 ) -> int:
     """Kill a process that does `act` after each of its steps, and `check` what another one finds; return the steps."""
     folder, template = tmp_path / "w", tmp_path / "template"
-    for survived in range(1000):
+    for survived in range(len(tmp_path.name) % STRIDE, 1000, STRIDE):
         reset(folder, state, template)
 
         def work(survived: int = survived) -> None:
@@ -241,7 +247,7 @@ def test_a_full_disk_at_any_step_of_applying_leaves_the_workspace_as_before(
     tmp_path: Path, state: Path, template: Tree
 ) -> None:
     folder = tmp_path / "w"
-    for survived in range(1000):
+    for survived in range(len(tmp_path.name) % STRIDE, 1000, STRIDE):
         reset(folder, state, tmp_path / "template")
         disk = FullDisk(survived)
         workspace = ChangeWorkspace(folder, state, step=disk)
@@ -272,6 +278,7 @@ def test_a_workspace_that_is_really_full_is_left_as_it_is(tmp_path: Path) -> Non
     program = f"""
 import os, subprocess, sys
 from pathlib import Path
+from tests.support.budgets import choose_budget
 from tests.support.change_workspace import ChangeWorkspace
 from wap_kernel.model.errors import NoSpace
 small = Path({str(tmp_path)!r}) / "small"; small.mkdir()
@@ -291,16 +298,23 @@ except NoSpace:
     assert found.stdout == "as before\n", found.stderr
 
 
-def test_a_revert_on_a_full_disk_is_an_error(tmp_path: Path, state: Path) -> None:
+def test_a_revert_on_a_full_disk_is_an_error_at_any_step(tmp_path: Path, state: Path) -> None:
     disk = FullDisk(-1)
     workspace = ChangeWorkspace(tmp_path / "w", state, step=disk)
-    workspace.run_directly(SCENE)
+    workspace.run_directly(SMALL)
     before = workspace.tree()
-    workspace.command("r", ATTACK)
-    disk.left = 3
-    with pytest.raises((NoSpace, WapError)):
-        workspace.revert("r", "R")
-    workspace.history.recover("R")
-    assert workspace.revert("r", "R2").left is None
-    assert workspace.tree() == before == read_tree(tmp_path / "w")
-    workspace.close()
+    for survived in range(1000):
+        workspace.command(f"r{survived}", FEW_CHANGES)
+        disk.left, disk.has_raised = survived, False
+        try:
+            workspace.revert(f"r{survived}", f"R{survived}")
+        except NoSpace:
+            assert disk.has_raised
+            workspace.history.recover(f"R{survived}")
+            assert workspace.revert(f"r{survived}", f"again{survived}").left is None
+        assert workspace.tree() == before == read_tree(tmp_path / "w")
+        if not disk.has_raised:
+            assert survived > 20
+            workspace.close()
+            return
+    raise AssertionError("the work does not end")

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,10 +47,63 @@ def test_the_displaced_file_itself_is_stored(tmp_path: Path) -> None:
     workspace.close()
 
 
+@pytest.mark.parametrize("content", [b"new and longer than before", b"", b"n"])
+def test_a_file_that_is_written_in_place_keeps_its_inode_and_can_be_undone(
+    workspace: ChangeWorkspace, content: bytes
+) -> None:
+    file = workspace.folder / "f"
+    file.write_bytes(b"old content")
+    os.chmod(file, 0o640)
+    with open(file, "rb") as reader:
+        inode = os.fstat(reader.fileno()).st_ino
+        workspace.do(
+            "run", WriteFile(path="f", content=content, atomic=False, expected_hash=hash_bytes(b"old content"))
+        )
+        assert reader.read() == content
+    assert (file.stat().st_ino, file.stat().st_mode & 0o777, file.read_bytes()) == (inode, 0o640, content)
+    workspace.revert("run", "undo")
+    assert file.read_bytes() == b"old content"
+
+
+def test_a_file_with_several_names_is_replaced_also_in_place(workspace: ChangeWorkspace) -> None:
+    """What is written in place would show at the other name, which no policy has judged."""
+    file, other = workspace.folder / "f", workspace.folder.parent / "other name"
+    file.write_bytes(b"old")
+    os.link(file, other)
+    workspace.do("run", WriteFile(path="f", content=b"new", atomic=False))
+    assert (file.read_bytes(), other.read_bytes()) == (b"new", b"old")
+
+
+def test_a_new_file_is_created_also_in_place(workspace: ChangeWorkspace) -> None:
+    workspace.do("run", WriteFile(path="f", content=b"new", atomic=False))
+    assert (workspace.folder / "f").read_bytes() == b"new"
+    workspace.revert("run", "undo")
+    assert not (workspace.folder / "f").exists()
+
+
+def test_a_save_before_a_write_in_place_is_a_conflict(
+    workspace: ChangeWorkspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = workspace.folder / "f"
+    file.write_bytes(b"old")
+    original = image_store.ImageStore.copy
+
+    def copy_and_save(store: image_store.ImageStore, *arguments: Any) -> None:
+        original(store, *arguments)
+        file.write_bytes(b"saved by a person")
+
+    monkeypatch.setattr(image_store.ImageStore, "copy", copy_and_save)
+    with pytest.raises(Conflict):
+        workspace.do("run", WriteFile(path="f", content=b"new", atomic=False))
+    assert file.read_bytes() == b"saved by a person"
+    assert workspace.history.log.read("run") == [] and os.listdir(f"{workspace.state}/images") == []
+
+
 @pytest.mark.parametrize(
     "operation",
     [
         WriteFile(path="f", content=b"1", mode="create"),
+        WriteFile(path="d", content=b"1", atomic=False),
         WriteFile(path="d", content=b"1"),
         WriteFile(path="missing/f", content=b"1"),
         WriteFile(path="f", content=b"1", expected_hash=hash_bytes(b"other")),
@@ -153,7 +207,7 @@ def test_a_save_without_an_expectation_is_stored(workspace: ChangeWorkspace) -> 
 
 
 def test_what_is_too_large_for_the_store_is_not_displaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(image_store, "MAX_FILE_BYTES", 3)
+    monkeypatch.setattr(image_store, "MAX_COPIED_FILE_BYTES", 3)
     with make_state_folder(tmp_path, is_far=True) as state:
         workspace = ChangeWorkspace(tmp_path / "w", state)
         workspace.run_directly("echo large > large; mkdir d; echo large > d/f")

@@ -38,8 +38,8 @@ def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
 def old_run(connection: sqlite3.Connection, name: str) -> None:
     connection.execute(
         "INSERT INTO runs (id, workspace, status, caller, asker, dialect, options, operations, count, started_at,"
-        " completed_at) VALUES (?1, 'w', 'completed', '{}', '', 'd', '{}', '[]', 0, ?2, ?2)",
-        (name, LONG_AGO),
+        " completed_at) VALUES (?, 'w', 'completed', '{}', '', 'd', '{}', '[]', 0, ?, ?)",
+        (name, LONG_AGO, LONG_AGO),
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.support.change_workspace import ATTACK, SCENE, ChangeWorkspace, make_state_folder
+from wap_kernel.files.contained.copies import copy_entry
 from wap_kernel.model.changes import FileImage
 from wap_kernel.model.errors import Conflict, PermissionDenied
 from wap_kernel.model.operations import CopyFile, CreateDirectory, DeleteFile, MoveFile, Operation, WriteFile
@@ -67,6 +68,18 @@ def test_a_command_is_reverted_and_reverted_again_byte_for_byte(workspace: Chang
         assert workspace.tree() == expected
     assert workspace.revert("run", "again").restored == []
     assert workspace.leftovers() == []
+
+
+def test_two_copies_of_a_file_are_told_apart(tmp_path: Path) -> None:
+    """A copy may get the inode of a removed file; with its size and time it would count as that file."""
+    folder = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+    (tmp_path / "old").write_text("old")
+    os.utime(tmp_path / "old", ns=(0, 1_000_000_123))
+    for name in ("first", "second"):
+        copy_entry(folder, "old", folder, name)
+    os.close(folder)
+    first, second = [(tmp_path / name).stat().st_mtime_ns for name in ("first", "second")]
+    assert first != second and first // 1_000_000 == second // 1_000_000 == 1000
 
 
 def test_a_revert_can_be_reverted_again_when_its_effect_is_there_again(workspace: ChangeWorkspace) -> None:

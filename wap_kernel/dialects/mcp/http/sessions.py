@@ -1,146 +1,159 @@
-"""The sessions of MCP clients over HTTP: by the SDK's manager, with limits that one client cannot use up for all.
+"""The sessions of MCP clients over HTTP, with limits that one client cannot use up for all.
 
-Comments say why the code reaches below the SDK's public interface; tests fail if a later version differs.
+A session opens only to the credential that began it. It ends when the client ends it, when it is idle for long, and,
+idle longest, when there are too many.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
-from copy import copy
-from http import HTTPStatus
-from typing import Any
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, AuthorizationContext
-from mcp.server.auth.provider import AccessToken
-from mcp.server.lowlevel import Server
-from mcp.server.streamable_http import StreamableHTTPServerTransport, check_accept_headers
-from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from starlette.requests import Request
-from starlette.types import Message, Receive, Scope, Send
+from wap_kernel.dialects.mcp.connection import Connection
+from wap_kernel.dialects.mcp.http.event_store import EventStore, StoredEvent
+from wap_kernel.dialects.mcp.http.response_stream import ResponseStream
+from wap_kernel.dialects.mcp.messages import ProtocolError
+from wap_kernel.dialects.mcp.protocol import INVALID_REQUEST, SESSION_HEADER
+from wap_kernel.dialects.mcp.server import McpServer
+from wap_kernel.model.errors import Code
+from wap_kernel.model.limits import MCP_IDLE_SECONDS, MCP_MAX_SESSIONS, MCP_MAX_SESSIONS_PER_CREDENTIAL
 
-from wap_kernel.dialects.mcp import sdk_errors
-from wap_kernel.dialects.mcp.http.event_store import EventCache
-from wap_kernel.model.limits import MAX_BODY_BYTES, MCP_MAX_SESSIONS, MCP_MAX_SESSIONS_PER_CREDENTIAL
-
-IDLE_SECONDS = 30 * 60.0
-RETRY_MS = 500
-"""The delay after which a client reconnects."""
-_BODY_HEADERS = (b"content-type", b"content-length")
+BEGIN = f"Send initialize without {SESSION_HEADER}, and what it answers there with every request of the session."
 
 
-def build_user(name: str) -> AuthenticatedUser:
-    """Build `scope["user"]` of a request: the SDK opens a session only to the credential that started it."""
-    return AuthenticatedUser(AccessToken(token="", client_id=name, scopes=[]))
+class Session:
+    """A client's session: its connection, and the stream for messages that are about no request."""
+
+    def __init__(self, owner: str, store: EventStore) -> None:
+        self.id = secrets.token_hex(16)
+        self.owner = owner
+        """The credential that began the session."""
+        self.connection = Connection()
+        self.store = store
+        self.standing = ResponseStream(None, is_stream=True, takes_requests=True, store=store, session_id=self.id)
+        self.idle_since = 0.0
+        self._uses = 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Return whether no request is under way and no stream is open."""
+        return self._uses == 0 and not self.connection.calls
+
+    @contextmanager
+    def use(self) -> Iterator[None]:
+        """Keep the session from counting as idle while the block runs."""
+        self._uses += 1
+        try:
+            yield
+        finally:
+            self._uses -= 1
+            self.mark_use()
+
+    def mark_use(self) -> None:
+        """Begin to count the idle time anew. A request may end long after its client disconnected."""
+        self.idle_since = asyncio.get_running_loop().time()
+
+    def open_stream(self, expected: int, *, is_stream: bool) -> ResponseStream:
+        return ResponseStream(expected, is_stream=is_stream, takes_requests=True, store=self.store, session_id=self.id)
+
+    def find_event(self, event_id: str) -> tuple[ResponseStream, StoredEvent] | None:
+        """Find a stored event of this session, and the stream to resume."""
+        event = self.store.find(event_id)
+        if event is None or not isinstance(event.stream, ResponseStream) or event.stream.session_id != self.id:
+            return None
+        return event.stream, event
+
+    def end(self) -> None:
+        self.connection.close()
+        self.standing.close()
 
 
-async def cancel_shutdown_watchers() -> None:
-    """Cancel the tasks of the SDK's streams that wait for a uvicorn server to end: there is none."""
-    watchers = [
-        task for task in asyncio.all_tasks() if getattr(task.get_coro(), "__qualname__", None) == "_shutdown_watcher"
-    ]
-    for task in watchers:
-        task.cancel()
-    await asyncio.gather(*watchers, return_exceptions=True)
-
-
-class McpSessions(StreamableHTTPSessionManager):
-    """The open sessions of all MCP clients."""
+class McpSessions:
+    """The open sessions of all clients of one server."""
 
     def __init__(
         self,
-        server: Server[Any],
+        server: McpServer,
         *,
-        idle_seconds: float = IDLE_SECONDS,
+        idle_seconds: float = MCP_IDLE_SECONDS,
         max_sessions: int = MCP_MAX_SESSIONS,
         max_per_credential: int = MCP_MAX_SESSIONS_PER_CREDENTIAL,
     ) -> None:
-        super().__init__(
-            server,
-            retry_interval=RETRY_MS,
-            session_idle_timeout=idle_seconds,
-            max_request_body_size=MAX_BODY_BYTES,
-            max_sessions=max_sessions,
-        )
+        self.server = server
+        self.idle_seconds = idle_seconds
+        self.max_sessions = max_sessions
         self._max_per_credential = max_per_credential
-        self._recent = EventCache()
+        self._sessions: dict[str, Session] = {}
+        self._store = EventStore()
+        self._sweep: asyncio.TimerHandle | None = None
 
     @property
     def open(self) -> int:
-        return len(self._server_instances)
+        return len(self._sessions)
 
-    async def handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await super().handle_request(scope, receive, _ErrorExplainer(send))
+    def begin(self, owner: str) -> Session:
+        """Begin a session; at a limit, end the one that was idle longest, of the same credential if it has many."""
+        own = [session for session in self._sessions.values() if session.owner == owner]
+        if len(own) >= self._max_per_credential:
+            self._end_longest_idle(own)
+        elif self.open >= self.max_sessions:
+            self._end_longest_idle(list(self._sessions.values()))
+        session = Session(owner, self._store)
+        session.idle_since = asyncio.get_running_loop().time()
+        self._sessions[session.id] = session
+        self._schedule_sweep()
+        return session
 
-    async def _handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer with JSON a client that does not accept events; the SDK does so for all clients or for none."""
-        _, takes_events = check_accept_headers(Request(scope))
-        manager = self
-        if not takes_events:
-            manager = copy(self)
-            manager.json_response = True
-        await super(McpSessions, manager)._handle_request(scope, receive, send)
+    def find(self, session_id: str, owner: str) -> Session:
+        """Find a session of a credential; raise ProtocolError."""
+        session = self._sessions.get(session_id)
+        if session is None or session.owner != owner:
+            raise ProtocolError(
+                INVALID_REQUEST,
+                "Session not found.",
+                f"The session has ended, or is another's. {BEGIN}",
+                code=Code.NOT_FOUND,
+                status=404,
+            )
+        return session
 
-    def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
-        """Admit a session; at the limit, end the session that was idle longest.
+    def end(self, session: Session) -> None:
+        self._sessions.pop(session.id, None)
+        session.end()
 
-        The SDK would refuse every client until sessions expire. A credential with many sessions loses one of its own.
-        """
-        own = [name for name, owner in self._session_owners.items() if owner == requestor]
-        if len(own) >= self._max_per_credential and not self._end_longest_idle(own):
-            return None
-        if self.max_sessions is not None and self.open >= self.max_sessions:
-            self._end_longest_idle(list(self._server_instances))
-        return super()._admit_session(requestor)
+    async def close(self) -> None:
+        """End every session and every request."""
+        if self._sweep is not None:
+            self._sweep.cancel()
+        calls = [call for session in self._sessions.values() for call in session.connection.calls.values()]
+        for session in list(self._sessions.values()):
+            self.end(session)
+        self.server.close()
+        if calls:
+            await asyncio.wait(calls)
 
-    def _end_longest_idle(self, names: list[str]) -> bool:
-        """End the session idle longest; return whether there was one.
-
-        A session with a running request or an open stream is not idle.
-        """
-        idle = {
-            name: scope.deadline
-            for name in names
-            if (scope := self._server_instances[name].idle_scope) is not None and scope.deadline < math.inf
-        }
+    def _end_longest_idle(self, sessions: list[Session]) -> None:
+        idle = [session for session in sessions if session.is_idle]
         if not idle:
-            return False
-        longest = min(idle, key=idle.__getitem__)
-        scope = self._server_instances.pop(longest).idle_scope
-        self._session_owners.pop(longest, None)
-        assert scope is not None
-        scope.cancel()
-        return True
+            raise ProtocolError(
+                INVALID_REQUEST,
+                "Too many open sessions.",
+                "End some with DELETE, or try again later.",
+                code=Code.RATE_LIMITED,
+                status=503,
+            )
+        self.end(min(idle, key=lambda session: session.idle_since))
 
-    async def _serve_opening_request(
-        self, http_transport: StreamableHTTPServerTransport, scope: Scope, receive: Receive, send: Send
-    ) -> None:
-        # One store for all sessions, as the SDK has it, would replay the events of one client to another.
-        http_transport._event_store = self._recent.open_session_store()
-        await super()._serve_opening_request(http_transport, scope, receive, send)
+    def _schedule_sweep(self) -> None:
+        if self._sweep is None and self._sessions:
+            self._sweep = asyncio.get_running_loop().call_later(self.idle_seconds / 2, self._end_expired)
 
-
-class _ErrorExplainer:
-    """Send an answer on; buffer a refusal until it is complete, and explain it."""
-
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self._start: Message | None = None
-        self._body = b""
-
-    async def __call__(self, message: Message) -> None:
-        if message["type"] == "http.response.start" and message["status"] >= HTTPStatus.BAD_REQUEST:
-            self._start = message
-        elif self._start is None:
-            await self._send(message)
-        else:
-            self._body += message.get("body", b"")
-            if not message.get("more_body", False):
-                await self._finish(self._start)
-
-    async def _finish(self, start: Message) -> None:
-        body = sdk_errors.explain_response(start["status"], self._body)
-        headers = [(name, value) for name, value in start["headers"] if name.lower() not in _BODY_HEADERS]
-        body_headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode("ascii"))]
-        await self._send({**start, "headers": [*headers, *body_headers]})
-        await self._send({"type": "http.response.body", "body": body})
+    def _end_expired(self) -> None:
+        self._sweep = None
+        expired = asyncio.get_running_loop().time() - self.idle_seconds
+        for session in list(self._sessions.values()):
+            if session.is_idle and session.idle_since <= expired:
+                self.end(session)
+        self._schedule_sweep()

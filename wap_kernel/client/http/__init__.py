@@ -1,0 +1,1 @@
+"""HTTP with the standard library: addresses, requests, bodies and server-sent events."""

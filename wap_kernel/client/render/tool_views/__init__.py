@@ -1,0 +1,1 @@
+"""Views of the answers of single tools: git, notebooks."""

@@ -1,0 +1,1 @@
+"""Watch the workspace and the disk while commands run."""
