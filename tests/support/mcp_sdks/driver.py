@@ -11,12 +11,13 @@ import asyncio
 import inspect
 import json
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import anyio
 from cut_proxy import CutProxy
 from mcp import ClientSession, StdioServerParameters, types
 from mcp.client import streamable_http
@@ -31,6 +32,25 @@ HAS_ELICITATION = "elicitation_callback" in inspect.signature(ClientSession.__in
 RESUMES_BY_ITSELF = hasattr(streamable_http.StreamableHTTPTransport, "_handle_reconnection")
 
 
+@contextmanager
+def ignore_late_messages() -> Iterator[None]:
+    """Ignore a message that the server sent while the client closed its stdio streams.
+
+    Version 1.30 closes the reading end of its own queue before it ends the server, and fails with a group of nothing
+    but BrokenResourceError if a notification arrives in between. An error of the driver itself is of another type.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if not is_late_message(error):
+            raise
+
+
+def is_late_message(error: BaseException) -> bool:
+    inner = getattr(error, "exceptions", None)
+    return all(map(is_late_message, inner)) if inner else isinstance(error, anyio.BrokenResourceError)
+
+
 class Driver:
     def __init__(self, given: dict[str, Any]) -> None:
         self._given = given
@@ -42,8 +62,9 @@ class Driver:
     @asynccontextmanager
     async def _connect(self, **callbacks: Any) -> AsyncIterator[tuple[ClientSession, dict[str, Any]]]:
         transport = self._open_http() if "url" in self._given else stdio_client(self._build_command())
-        async with transport as streams, ClientSession(streams[0], streams[1], **callbacks) as session:
-            yield session, dump(await within_time(session.initialize()))
+        with ignore_late_messages():
+            async with transport as streams, ClientSession(streams[0], streams[1], **callbacks) as session:
+                yield session, dump(await within_time(session.initialize()))
 
     def _build_command(self) -> StdioServerParameters:
         given = self._given
